@@ -1,0 +1,68 @@
+"""isvi: variational inference that evaluates your model's gradient as rarely as possible.
+
+Two verbs over one noun::
+
+    record   = estimator.record(key, params, batch)     # expensive: evaluates the model, once
+    gradient = estimator.gradient(params, records)      # cheap: never evaluates the model
+
+:func:`isvi.fit` puts everything together; the parts below it are public too.
+"""
+
+from importlib.metadata import version
+
+from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Random, State, build
+from isvi.core.errors import ConfigurationError, DataError, IsviError, ModelError
+from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
+from isvi.data import Batch, Dataset
+from isvi.estimators import Estimator, Reparameterization, ScoreFunction
+from isvi.families import Approximation, Block, FullRank, MeanField, approximate
+from isvi.fitting import ElboEstimate, Fit, History, Status, fit
+from isvi.memory import Record
+from isvi.model import Model, Target
+
+__version__ = version("isvi")
+
+__all__ = [
+    "ISAG",
+    "ISGD",
+    "SAG",
+    "SGD",
+    "SRA",
+    "Adaptive",
+    "Approximation",
+    "Batch",
+    "Block",
+    "ConfigurationError",
+    "DataError",
+    "Dataset",
+    "ElboEstimate",
+    "Estimator",
+    "Fit",
+    "FixedSteps",
+    "FullRank",
+    "History",
+    "Info",
+    "IsviError",
+    "Latent",
+    "MeanField",
+    "Method",
+    "Model",
+    "ModelError",
+    "Random",
+    "Record",
+    "Reparameterization",
+    "ScoreFunction",
+    "State",
+    "Status",
+    "Target",
+    "approximate",
+    "build",
+    "constrained",
+    "fit",
+    "interval",
+    "ordered",
+    "positive",
+    "real",
+    "simplex",
+    "unit_interval",
+]

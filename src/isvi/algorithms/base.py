@@ -1,0 +1,62 @@
+"""What an algorithm is: answers to *when do I make a record* and *which records do I sum*."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from isvi.estimators.base import Estimator
+from isvi.estimators.weights import WeightHealth
+from isvi.families.base import Params
+from isvi.memory.record import Record
+
+Boolean = Bool[Array, ""] | bool
+"""A truth value that may be traced; a Python ``True`` lets a choice be compiled away."""
+
+
+class Memory(NamedTuple):
+    """What is remembered between steps."""
+
+    newest: Record
+    reuses: Int[Array, ""]
+    """Steps taken with the newest record since the one that made it."""
+    store: Any
+    """Whatever else the algorithm keeps; nothing for SGD and I-SGD."""
+
+
+class Algorithm(NamedTuple):
+    """An algorithm bound to an estimator: pure functions of parameters and memory.
+
+    Attributes:
+        init_store: ``init_store(params, record) -> store``, empty; ``record`` gives the shapes.
+        wants_record: ``wants_record(key, params, memory) -> bool``: evaluate the model now?
+        update_store: ``update_store(params, memory, fresh) -> store``, after ``memory.newest`` was set;
+            ``fresh`` tells whether it was made in this step.
+        gradient: ``gradient(params, memory) -> gradient of the ELBO``.
+        health: ``health(params, memory) -> WeightHealth`` of the records in the sum.
+    """
+
+    init_store: Callable[[Params, Record], Any]
+    wants_record: Callable[[PRNGKeyArray, Params, Memory], Boolean]
+    update_store: Callable[[Params, Memory, Boolean], Any]
+    gradient: Callable[[Params, Memory], Params]
+    health: Callable[[Params, Memory], WeightHealth]
+
+
+class AlgorithmOptions(Protocol):
+    """What the user names: ``SGD()``, ``ISGD(t=0.9)``..."""
+
+    def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
+        """The algorithm for this estimator and this number of mini-batches."""
+        ...
+
+
+def on_newest(estimator: Estimator, wants_record: Callable[[PRNGKeyArray, Params, Memory], Boolean]) -> Algorithm:
+    """An algorithm whose gradient is that of the newest record alone, reweighted to today's parameters."""
+    return Algorithm(
+        init_store=lambda params, record: (),
+        wants_record=wants_record,
+        update_store=lambda params, memory, fresh: memory.store,
+        gradient=lambda params, memory: estimator.gradient(params, memory.newest.alone()),
+        health=lambda params, memory: estimator.health(params, memory.newest.alone()),
+    )

@@ -1,0 +1,1 @@
+"""Types that everything else is written in: latents, coordinates, errors."""

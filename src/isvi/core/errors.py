@@ -1,0 +1,23 @@
+"""Errors a user can meet. Each message says what was expected, what came, and what to do."""
+
+
+class IsviError(ValueError):
+    """Base class: catch this to catch everything that isvi raises on purpose."""
+
+
+class ModelError(IsviError):
+    """The model, its latents or its log densities are not what they must be."""
+
+
+class DataError(IsviError):
+    """The data cannot be used as they are."""
+
+
+class ConfigurationError(IsviError):
+    """An option, or a combination of options, that cannot work."""
+
+
+def require(condition: bool, error: type[IsviError], message: str) -> None:
+    """Raise ``error(message)`` unless the condition holds."""
+    if not condition:
+        raise error(message)

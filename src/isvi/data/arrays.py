@@ -1,0 +1,95 @@
+"""Checking what the user passed as data, before anything is computed from it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from isvi.core.errors import DataError, require
+
+
+def checked_arrays(data: Any) -> tuple[Any, int]:
+    """The data as a pytree of NumPy arrays with a common number of rows, and that number.
+
+    Takes a dict or tuple of arrays (NumPy, JAX, lists, pandas columns), one array, or a pandas DataFrame.
+    """
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        data = {str(column): data[column] for column in data.columns}
+    if isinstance(data, Mapping):
+        arrays: Any = {name: _checked(column, f"data[{name!r}]") for name, column in data.items()}
+    elif isinstance(data, tuple):
+        arrays = tuple(_checked(column, f"data[{i}]") for i, column in enumerate(data))
+    else:
+        arrays = _checked(data, "data")
+    lengths = _named_lengths(arrays)
+    require(len(lengths) > 0, DataError, "data is empty: it holds no arrays. Pass None for a model without data.")
+    require(
+        len(set(lengths.values())) == 1,
+        DataError,
+        "All arrays must have the same number of rows (the first axis); got "
+        + ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        + ". Constants that are not per row belong in the model, not in the data.",
+    )
+    rows = next(iter(lengths.values()))
+    require(rows > 0, DataError, "data is empty: the arrays have 0 rows.")
+    return arrays, rows
+
+
+def _named_lengths(arrays: Any) -> dict[str, int]:
+    if isinstance(arrays, dict):
+        return {f"data[{name!r}]": len(array) for name, array in arrays.items()}
+    if isinstance(arrays, tuple):
+        return {f"data[{i}]": len(array) for i, array in enumerate(arrays)}
+    return {"data": len(arrays)}
+
+
+def _checked(column: Any, name: str) -> np.ndarray:
+    array = np.asarray(column)
+    require(
+        array.dtype.kind in "fiub",
+        DataError,
+        f"{name} must hold numbers or booleans; got dtype {array.dtype}. "
+        "Encode categories as integers first (pandas: column.cat.codes).",
+    )
+    require(array.ndim >= 1, DataError, f"{name} must be an array with rows; got the scalar {column!r}.")
+    if array.dtype.kind == "f":
+        _require_finite(array, name)
+    return _in_jax_precision(array, name)
+
+
+def _require_finite(array: np.ndarray, name: str) -> None:
+    finite = np.isfinite(array)
+    if finite.all():
+        return
+    bad = np.argwhere(~finite)
+    where = ", ".join(str(int(i)) for i in bad[0])
+    raise DataError(
+        f"{name} holds {array[tuple(bad[0])]} at row {int(bad[0][0])} (index [{where}]), and "
+        f"{len(bad)} non-finite value(s) in all. Drop or impute these rows before fitting."
+    )
+
+
+def _in_jax_precision(array: np.ndarray, name: str) -> np.ndarray:
+    """Cast to what JAX will use anyway, but never let an integer or a large float change its value silently."""
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    if dtype == array.dtype:
+        return array
+    if array.dtype.kind in "iu":
+        limits = jnp.iinfo(dtype)
+        require(
+            array.size == 0 or (array.min() >= limits.min and array.max() <= limits.max),
+            DataError,
+            f"{name} holds integers outside the range of {dtype}. Rescale them, or enable 64 bits with "
+            "jax.config.update('jax_enable_x64', True).",
+        )
+    cast = array.astype(dtype)
+    if array.dtype.kind == "f":
+        require(
+            bool(np.isfinite(cast).all()),
+            DataError,
+            f"{name} holds values too large for {dtype} (largest magnitude {np.abs(array).max():.3g}). Rescale "
+            "them, or enable 64 bits with jax.config.update('jax_enable_x64', True).",
+        )
+    return cast

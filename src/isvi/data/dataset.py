@@ -1,0 +1,106 @@
+"""A data set cut into mini-batches.
+
+Rows are assigned to mini-batches once, at random; after that mini-batch ``b`` is the same rows in every
+epoch, so that what was stored about it stays about it. Only the order of visits changes per epoch
+(:mod:`isvi.data.schedule`). The last mini-batch may be shorter; nothing is padded or dropped.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from isvi.core.errors import ConfigurationError, require
+from isvi.data.arrays import checked_arrays
+
+Result = TypeVar("Result")
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["full", "rest"], meta_fields=["size", "batch_size"])
+@dataclass(frozen=True)
+class Dataset:
+    """Rows laid out as mini-batches, on the device.
+
+    Attributes:
+        full: the data with axes ``(number of full mini-batches, batch_size, ...)``.
+        rest: the rows of the shorter last mini-batch, or None.
+        size: number of rows N.
+        batch_size: rows in a full mini-batch.
+    """
+
+    full: Any
+    rest: Any
+    size: int
+    batch_size: int
+
+    @classmethod
+    def from_arrays(cls, data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0) -> "Dataset":
+        """Check arrays, shuffle their rows once, and cut them.
+
+        Args:
+            data: dict or tuple of arrays with a common first axis, a DataFrame, one array, or None.
+            batch_size: rows per mini-batch; None puts all rows into one.
+            shuffle_seed: seed of the assignment of rows to mini-batches; None keeps the rows' order.
+        """
+        if data is None:
+            require(batch_size is None, ConfigurationError, "batch_size was given, but there is no data to batch.")
+            return cls(full=None, rest=None, size=1, batch_size=1)
+        arrays, size = checked_arrays(data)
+        batch_size = size if batch_size is None else batch_size
+        require(
+            isinstance(batch_size, (int, np.integer)) and 1 <= batch_size <= size,
+            ConfigurationError,
+            f"batch_size must be a whole number between 1 and the number of rows, {size}; got {batch_size!r}.",
+        )
+        batch_size = int(batch_size)
+        num_full = size // batch_size
+        cut = num_full * batch_size
+        if shuffle_seed is not None and batch_size < size:
+            order = np.random.default_rng(shuffle_seed).permutation(size)
+            arrays = jax.tree.map(lambda a: a[order], arrays)
+        full = jax.tree.map(lambda a: jnp.asarray(a[:cut].reshape(num_full, batch_size, *a.shape[1:])), arrays)
+        rest = jax.tree.map(lambda a: jnp.asarray(a[cut:]), arrays) if cut < size else None
+        return cls(full, rest, size, batch_size)
+
+    @property
+    def num_batches(self) -> int:
+        return -(-self.size // self.batch_size)
+
+    def batch(self, index: int | Int[Array, ""]) -> "Batch":
+        return Batch(self, jnp.asarray(index, jnp.int32))
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["dataset", "index"], meta_fields=[])
+@dataclass(frozen=True)
+class Batch:
+    """A handle on one mini-batch. Its rows are fetched only where they are used, so that a compiled step
+    that decides to reuse a record does not touch the data at all."""
+
+    dataset: Dataset
+    index: Int[Array, ""]
+
+    def apply(self, function: Callable[[Any, int], Result]) -> Result:
+        """``function(rows, number of rows)``, with the number static. Works inside compiled code."""
+        data = self.dataset
+
+        def on_full() -> Result:
+            return function(jax.tree.map(lambda a: a[self.index], data.full), data.batch_size)
+
+        def on_rest() -> Result:
+            return function(data.rest, data.size % data.batch_size)
+
+        if data.rest is None:
+            return on_full()
+        return jax.lax.cond(self.index == data.num_batches - 1, on_rest, on_full)
+
+    @property
+    def share(self) -> Float[Array, ""]:
+        """The fraction of all rows that this mini-batch holds, |b| / N."""
+        data = self.dataset
+        full, last = data.batch_size / data.size, (data.size % data.batch_size) / data.size
+        return jnp.where((self.index == data.num_batches - 1) & (last > 0), last, full)

@@ -1,0 +1,118 @@
+"""What every estimator has: options, and a pair of functions once bound to a model and an approximation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+from jaxtyping import Array, PRNGKeyArray
+
+from isvi.core.errors import ConfigurationError, require
+from isvi.data.dataset import Batch
+from isvi.estimators.weights import WeightHealth, Weighting, WeightMode, weight_health
+from isvi.families.approximation import Approximation
+from isvi.families.base import Params
+from isvi.memory.record import Record
+from isvi.model.target import Target
+
+
+class Estimator(NamedTuple):
+    """An estimator bound to a model and an approximation: pure functions.
+
+    Attributes:
+        record: ``record(key, params, batch) -> Record``. Expensive: evaluates the model, once.
+        gradient: ``gradient(params, records) -> gradient of the ELBO``. Cheap: never evaluates the model.
+            ``records`` has a leading axis; for a single record use ``record.alone()``.
+        health: ``health(params, records) -> WeightHealth``.
+        approximation: what is being fitted.
+        num_samples: draws per record, M.
+    """
+
+    record: Callable[[PRNGKeyArray, Params, Batch], Record]
+    gradient: Callable[[Params, Record], Params]
+    health: Callable[[Params, Record], WeightHealth]
+    approximation: Approximation
+    num_samples: int
+
+
+@dataclass(frozen=True)
+class EstimatorOptions:
+    """Options that all estimators share.
+
+    Attributes:
+        num_samples: draws per record, the paper's M.
+        antithetic: draw them as mirrored pairs (Gaussian, log-normal and Student-t families).
+        weights: ``"exact"`` density ratios; ``"paper"`` for the paper's, which leave the ratio of Jacobians
+            out, so that their mean is sigma_new/sigma_old; ``"none"`` for no weights at all.
+        per_factor: weight each factor by its own density ratio (slightly biased, far less noisy), or all by
+            the joint one (unbiased).
+        max_weight: weights above this are cut to it.
+        self_normalize: divide the weights by their mean over all draws in the sum, factor by factor.
+    """
+
+    num_samples: int = 1
+    antithetic: bool = False
+    weights: WeightMode = "exact"
+    per_factor: bool = True
+    max_weight: float | None = None
+    self_normalize: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            isinstance(self.num_samples, int) and self.num_samples >= 1,
+            ConfigurationError,
+            f"num_samples must be a whole number, at least 1; got {self.num_samples!r}.",
+        )
+        require(
+            not self.antithetic or self.num_samples % 2 == 0,
+            ConfigurationError,
+            f"antithetic draws come in pairs: num_samples must be even; got {self.num_samples}.",
+        )
+        require(
+            self.weights in ("exact", "paper", "none"),
+            ConfigurationError,
+            f"weights must be 'exact', 'paper' or 'none'; got {self.weights!r}.",
+        )
+        require(
+            self.max_weight is None or self.max_weight > 0,
+            ConfigurationError,
+            f"max_weight must be positive, or None for no cap; got {self.max_weight!r}.",
+        )
+
+    def bind(self, target: Target, approximation: Approximation) -> Estimator:
+        """The two verbs for this model and this approximation."""
+        require(
+            not self.antithetic or approximation.symmetric,
+            ConfigurationError,
+            "antithetic=True needs families whose draws can be mirrored (MeanField, Block, FullRank, LogNormal, "
+            "StudentT). Use antithetic=False, or another family.",
+        )
+        weighting = Weighting(approximation, self._weight_mode(), self.per_factor, self.max_weight, self.self_normalize)
+        return Estimator(
+            record=self._recorder(target, weighting),
+            gradient=self._gradient(weighting),
+            health=lambda params, records: weight_health(weighting.raw(params, records)),
+            approximation=approximation,
+            num_samples=self.num_samples,
+        )
+
+    def _weight_mode(self) -> WeightMode:
+        return self.weights
+
+    def _evaluate(self, target: Target, draws: Array, batch: Batch) -> tuple[Array, Array]:
+        """What the model says at the draws: log joint and gradient."""
+        raise NotImplementedError
+
+    def _gradient(self, weighting: Weighting) -> Callable[[Params, Record], Params]:
+        raise NotImplementedError
+
+    def _recorder(self, target: Target, weighting: Weighting) -> Callable[[PRNGKeyArray, Params, Batch], Record]:
+        approximation = weighting.approximation
+
+        def record(key: PRNGKeyArray, params: Params, batch: Batch) -> Record:
+            draws = approximation.draw(key, params, self.num_samples, self.antithetic)
+            log_joint, gradient = self._evaluate(target, draws, batch)
+            log_density = jax.vmap(weighting.density, (None, 0))(params, draws)
+            return Record(draws, log_density, log_joint, gradient, batch.index, batch.share.astype(draws.dtype))
+
+        return record

@@ -1,0 +1,122 @@
+"""The approximation q: families bound to a model's latents, over one flat vector z."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from isvi.core.coordinates import Coordinates, lay_out
+from isvi.core.errors import ConfigurationError, require
+from isvi.core.latents import Latent
+from isvi.families.base import Factors, Family, Params
+from isvi.families.gaussian import MeanField
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """q(z; params) = product over s of q_s(z_s; params), piece after piece.
+
+    With a single piece, ``params`` are that piece's parameters; with several, a tuple of them.
+    """
+
+    coordinates: Coordinates
+    pieces: tuple[Factors, ...]
+
+    @property
+    def dim(self) -> int:
+        return sum(piece.dim for piece in self.pieces)
+
+    @property
+    def num_factors(self) -> int:
+        return sum(piece.count for piece in self.pieces)
+
+    def init(self, location: Float[Array, " dim"], scale: Float[Array, " dim"]) -> Params:
+        """Parameters around a point of the flat vector."""
+        starts = [(piece, location[s], scale[s]) for piece, s in self._slices()]
+        params = tuple(piece.init(centre, width) for piece, centre, width in starts)
+        return params if len(params) > 1 else params[0]
+
+    def draw(
+        self, key: PRNGKeyArray, params: Params, num_samples: int, antithetic: bool = False
+    ) -> Float[Array, "draws dim"]:
+        keys = jax.random.split(key, len(self.pieces))
+        draws = [
+            piece.draw(piece_key, part, num_samples, antithetic)
+            for piece_key, (piece, part) in zip(keys, self._parts(params), strict=True)
+        ]
+        return _joined(draws, axis=1)
+
+    def log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        """log q_s(z_s; params), factor by factor."""
+        return _joined([piece.log_density(part, z[s]) for piece, part, s in self._covered(params)])
+
+    def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        """log phi(f^{-1}(z, params)), factor by factor."""
+        return _joined([piece.base_log_density(part, z[s]) for piece, part, s in self._covered(params)])
+
+    def path(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """``z``, carrying the implicit reparameterization derivative."""
+        return _joined([piece.path(part, z[s]) for piece, part, s in self._covered(params)])
+
+    def entropy(self, params: Params) -> Float[Array, " factors"]:
+        return _joined([piece.entropy(part) for piece, part in self._parts(params)])
+
+    def spread(self, factorwise: Float[Array, "... factors"]) -> Float[Array, "... dim"]:
+        """Repeat a value per factor over the entries of z that belong to the factor."""
+        if self.num_factors == self.dim:
+            return factorwise
+        factor_of = np.repeat(np.arange(self.num_factors), np.concatenate([[p.size] * p.count for p in self.pieces]))
+        return factorwise[..., factor_of]
+
+    @property
+    def symmetric(self) -> bool:
+        return all(piece.symmetric for piece in self.pieces)
+
+    def _slices(self) -> list[tuple[Factors, slice]]:
+        ends = list(accumulate(piece.dim for piece in self.pieces))
+        return [(piece, slice(end - piece.dim, end)) for piece, end in zip(self.pieces, ends, strict=True)]
+
+    def _parts(self, params: Params) -> list[tuple[Factors, Params]]:
+        return list(zip(self.pieces, params if len(self.pieces) > 1 else (params,), strict=True))
+
+    def _covered(self, params: Params) -> list[tuple[Factors, Params, slice]]:
+        pairs = zip(self._parts(params), self._slices(), strict=True)
+        return [(piece, part, entries) for (piece, part), (_, entries) in pairs]
+
+
+def _joined(arrays: list[Array], axis: int = 0) -> Array:
+    return arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, axis=axis)
+
+
+def approximate(family: Family | Mapping[str, Family], latents: Mapping[str, Latent]) -> Approximation:
+    """Bind a family, or a family per latent, to a model's latents.
+
+    Latents that a mapping does not name get ``MeanField()``.
+    """
+    if isinstance(family, Mapping):
+        unknown = sorted(set(family) - set(latents))
+        require(
+            not unknown,
+            ConfigurationError,
+            f"family names {unknown}, which the model does not have; its latents are {sorted(latents)}.",
+        )
+        chosen: Mapping[str, Family] = {name: family.get(name, MeanField()) for name in latents}
+    else:
+        require(
+            hasattr(family, "plan"),
+            ConfigurationError,
+            f"family must be a family such as MeanField(), or a mapping of latents to families; got {family!r}.",
+        )
+        chosen = dict.fromkeys(latents, family)
+    distinct = [one for i, one in enumerate(chosen.values()) if one not in list(chosen.values())[:i]]
+    plans = [one.plan({name: latents[name] for name in latents if chosen[name] == one}) for one in distinct]
+    coordinates = lay_out(
+        latents,
+        order=[name for plan in plans for name in plan.order],
+        constrained=frozenset(name for plan in plans if plan.constrained for name in plan.order),
+    )
+    return Approximation(coordinates, tuple(piece for plan in plans for piece in plan.factors))

@@ -1,0 +1,150 @@
+"""What a family must be able to do.
+
+A *family* is what the user names (``MeanField()``). Given the latents it is responsible for, it makes a
+*plan*: in which order they are laid out, in which space, and which *factors* cover the resulting vector.
+Factors hold the mathematics, written for one point z; the approximation adds the batch axes.
+"""
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from isvi.core.errors import ConfigurationError, require
+from isvi.core.latents import Latent
+
+Params = Any
+"""A pytree of arrays: the variational parameters, the paper's lambda."""
+
+
+@dataclass(frozen=True)
+class Factors(abc.ABC):
+    """Independent factors q_s over a contiguous piece of z, all of one kind and size.
+
+    Attributes:
+        count: number of factors S.
+        size: entries of z in each factor. Entry i belongs to factor ``i // size``.
+    """
+
+    count: int
+    size: int
+
+    symmetric: ClassVar[bool] = False
+    """Whether draws can come as antithetic pairs."""
+
+    @property
+    def dim(self) -> int:
+        return self.count * self.size
+
+    @abc.abstractmethod
+    def init(self, location: Float[Array, " dim"], scale: Float[Array, " dim"]) -> Params:
+        """Parameters of an approximation around ``location`` with roughly the given standard deviations."""
+
+    @abc.abstractmethod
+    def draw(self, key: PRNGKeyArray, params: Params, num_samples: int, antithetic: bool) -> Array:
+        """``(num_samples, dim)`` draws; with ``antithetic``, the second half mirrors the first."""
+
+    @abc.abstractmethod
+    def log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        """log q_s(z_s; params) for every factor."""
+
+    @abc.abstractmethod
+    def path(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """Returns ``z`` itself, but as a function of ``params`` that moves as a draw would.
+
+        Its derivative is the implicit reparameterization gradient dz/dparams at a fixed z, with the base
+        noise eps = f^{-1}(z, params) held constant.
+        """
+
+    @abc.abstractmethod
+    def entropy(self, params: Params) -> Float[Array, " factors"]:
+        """Entropy of every factor, in closed form."""
+
+    def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        """log phi(eps) with eps = f^{-1}(z, params): what the paper's weights are made of."""
+        raise ConfigurationError(
+            f"weights='paper' needs a family with a base distribution (MeanField, Block, FullRank, LogNormal, "
+            f"StudentT); {type(self).__name__} has none. Use weights='exact'."
+        )
+
+
+class LocationScale(Factors):
+    """Factors of the form z = f(eps, params) with an explicit f and a base distribution phi."""
+
+    symmetric: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def transform(self, params: Params, noise: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """f(eps, params)."""
+
+    @abc.abstractmethod
+    def standardize(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """f^{-1}(z, params)."""
+
+    @abc.abstractmethod
+    def log_jacobian(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        """log|det df/deps| at eps = f^{-1}(z, params)."""
+
+    def base_draw(self, key: PRNGKeyArray, params: Params, num_samples: int, dtype: Any) -> Array:
+        return jax.random.normal(key, (num_samples, self.dim), dtype)
+
+    def base_log_prob(self, params: Params, noise: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        per_entry = -0.5 * noise**2 - 0.5 * np.log(2 * np.pi)
+        return jnp.sum(per_entry.reshape(self.count, self.size), axis=1)
+
+    def draw(self, key: PRNGKeyArray, params: Params, num_samples: int, antithetic: bool) -> Array:
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        if antithetic:
+            half = self.base_draw(key, params, num_samples // 2, dtype)
+            noise = jnp.concatenate([half, -half])
+        else:
+            noise = self.base_draw(key, params, num_samples, dtype)
+        return jax.vmap(self.transform, (None, 0))(params, noise)
+
+    def log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        return self.base_log_density(params, z) - self.log_jacobian(params, z)
+
+    def path(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        return self.transform(params, jax.lax.stop_gradient(self.standardize(params, z)))
+
+    def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
+        return self.base_log_prob(params, self.standardize(params, z))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a family covers its latents.
+
+    Attributes:
+        order: the latents' names, in the order in which they are laid out.
+        constrained: whether the approximation is over their constrained values.
+        factors: what covers the laid-out vector, piece after piece; pieces need not end where latents do.
+    """
+
+    order: tuple[str, ...]
+    constrained: bool
+    factors: tuple[Factors, ...]
+
+
+class Family(Protocol):
+    """What the user names."""
+
+    def plan(self, latents: Mapping[str, Latent]) -> Plan:
+        """Cover these latents, or raise a ConfigurationError that names the one that cannot be covered."""
+        ...
+
+
+def require_support(family: str, supports: str, latents: Mapping[str, Latent], accepted: tuple[type, ...]) -> None:
+    """Raise unless every latent's constraint is of an accepted kind."""
+    for name, latent in latents.items():
+        require(
+            isinstance(latent.constraint, accepted),
+            ConfigurationError,
+            f"{family} is a family for {supports}; latent {name!r} has support {latent.constraint}. "
+            "Use MeanField() for it, which works for every support.",
+        )

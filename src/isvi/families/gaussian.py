@@ -1,0 +1,50 @@
+"""The mean-field Gaussian: every unconstrained entry is a factor of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from isvi.core.latents import Latent
+from isvi.families.base import LocationScale, Plan
+
+
+class DiagonalParams(NamedTuple):
+    """z = loc + exp(log_scale) * eps."""
+
+    loc: Float[Array, " dim"]
+    log_scale: Float[Array, " dim"]
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian(LocationScale):
+    """``count`` univariate Gaussians."""
+
+    size: int = 1
+
+    def init(self, location: Array, scale: Array) -> DiagonalParams:
+        return DiagonalParams(location, jnp.log(scale))
+
+    def transform(self, params: DiagonalParams, noise: Array) -> Array:
+        return params.loc + jnp.exp(params.log_scale) * noise
+
+    def standardize(self, params: DiagonalParams, z: Array) -> Array:
+        return (z - params.loc) * jnp.exp(-params.log_scale)
+
+    def log_jacobian(self, params: DiagonalParams, z: Array) -> Array:
+        return params.log_scale
+
+    def entropy(self, params: DiagonalParams) -> Array:
+        return params.log_scale + 0.5 * np.log(2 * np.pi * np.e)
+
+
+@dataclass(frozen=True)
+class MeanField:
+    """A Gaussian with independent entries in unconstrained space: the default, for any support."""
+
+    def plan(self, latents: Mapping[str, Latent]) -> Plan:
+        dim = sum(latent.unconstrained_size for latent in latents.values())
+        return Plan(tuple(latents), constrained=False, factors=(DiagonalGaussian(dim),))

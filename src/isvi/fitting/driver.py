@@ -1,0 +1,121 @@
+"""Driving the compiled loop from the host: rows of history, progress, interruption, failure."""
+
+import time
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from isvi.algorithms.step import Method
+from isvi.data.dataset import Dataset
+from isvi.fitting.history import History
+from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, make_run
+from isvi.fitting.progress import Reporter, Row
+from isvi.fitting.status import Status
+
+ROWS_OF_HISTORY = 100
+SECONDS_PER_CALL = 0.25
+"""How long one compiled call should take: short enough for a live bar and for Ctrl-C, long enough to hide
+the cost of calling. It does not influence the result."""
+
+
+@dataclass
+class Outcome:
+    """What a run left behind.
+
+    Attributes:
+        loop: the state at the end, with the last good parameters.
+        history: what happened, in rows.
+        status: why it ended.
+        compile_seconds: seconds spent compiling, before the first step.
+        skipped: steps not taken because the model, or the update, was not finite.
+    """
+
+    loop: LoopState
+    history: History
+    status: Status
+    compile_seconds: float = 0.0
+    skipped: int = 0
+
+
+@dataclass
+class Driver:
+    """Runs a method on a data set until the budget is used."""
+
+    method: Method
+    dataset: Dataset
+    key: PRNGKeyArray
+    report: Reporter
+    seconds: float = field(default=0.0, init=False)
+
+    def drive(self, loop: LoopState, budget: int) -> Outcome:
+        """``budget`` counts model gradients."""
+        outcome = Outcome(loop, History(), Status("interrupted", "stopped before the first row of history"))
+        started = time.perf_counter()
+        run = make_run(self.method, self.key).lower(loop, self.dataset, jnp.int32(0)).compile()
+        health = jax.jit(self.method.health)
+        outcome.compile_seconds = time.perf_counter() - started
+        call = 1
+        try:
+            for row in range(1, ROWS_OF_HISTORY + 1):
+                until = max(1, round(budget * row / ROWS_OF_HISTORY))
+                call = self._run_until(run, outcome, until, call)
+                self._add_row(outcome, health)
+                if outcome.loop.state.failures >= TOLERATED_FAILURES:
+                    outcome.status = _diverged(outcome)
+                    return outcome
+        except KeyboardInterrupt:
+            outcome.status = Status(
+                "interrupted", f"stopped by hand after {self._gradients(outcome):,} model gradients"
+            )
+            return outcome
+        outcome.status = Status("budget", f"all {self._gradients(outcome):,} model gradients of the budget were used")
+        return outcome
+
+    def _run_until(self, run: jax.stages.Compiled, outcome: Outcome, until: int, call: int) -> int:
+        """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one."""
+        while (done := self._gradients(outcome)) < until:
+            if outcome.loop.state.failures >= TOLERATED_FAILURES:
+                break
+            started = time.perf_counter()
+            outcome.loop = jax.block_until_ready(run(outcome.loop, self.dataset, jnp.int32(min(until, done + call))))
+            elapsed = time.perf_counter() - started
+            self.seconds += elapsed
+            evaluated = self._gradients(outcome) - done
+            call = max(1, round(min(4 * call, evaluated * SECONDS_PER_CALL / max(elapsed, 1e-6))))
+        return call
+
+    def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
+        loop = outcome.loop
+        tally, effective = jax.device_get((loop.tally, health(loop.state).effective))
+        gradients, steps = self._gradients(outcome), int(loop.state.steps)
+        outcome.skipped += int(tally.skipped)
+        if tally.count:
+            standard_error = float(loop.tally.standard_error)
+            outcome.history.append(
+                gradients=gradients,
+                steps=steps,
+                seconds=self.seconds,
+                elbo=float(tally.mean),
+                elbo_standard_error=standard_error,
+                effective=float(effective),
+            )
+            reused = 1 - gradients / loop.state.memory.newest.draws.shape[0] / max(steps, 1)
+            rate = gradients / max(self.seconds, 1e-9)
+            self.report.update(Row(gradients, float(tally.mean), standard_error, reused, float(effective), rate))
+        outcome.loop = loop._replace(tally=Tally.empty())
+
+    @staticmethod
+    def _gradients(outcome: Outcome) -> int:
+        return int(outcome.loop.state.gradients)
+
+
+def _diverged(outcome: Outcome) -> Status:
+    steps = int(outcome.loop.state.steps)
+    return Status(
+        "diverged",
+        f"the model or the update was not finite {TOLERATED_FAILURES} times in a row, up to step {steps:,}; the last "
+        "good parameters were kept. Try a smaller learning rate, another initial value or a smaller initial_scale, "
+        "or look for an overflow in the log density.",
+    )

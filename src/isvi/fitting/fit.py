@@ -1,0 +1,167 @@
+"""``isvi.fit``: from a model and data to an approximation of the posterior."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+
+from isvi.algorithms import ISGD, AlgorithmOptions, build
+from isvi.core.errors import ConfigurationError, require
+from isvi.core.latents import Latent
+from isvi.data.arrays import checked_arrays
+from isvi.data.dataset import Dataset
+from isvi.estimators import EstimatorOptions, Reparameterization
+from isvi.families import Approximation, Family, MeanField, approximate
+from isvi.families.base import Params
+from isvi.fitting.driver import Driver
+from isvi.fitting.loop import start_loop
+from isvi.fitting.progress import reporter
+from isvi.fitting.result import Fit
+from isvi.memory.store import num_bytes
+from isvi.model.checks import check_model, check_start
+from isvi.model.model import Model
+from isvi.model.target import Target
+
+log = logging.getLogger("isvi")
+
+DEFAULT_BATCH_SIZE = 1000
+
+
+def fit(
+    model: Model,
+    data: Any = None,
+    *,
+    family: Family | Mapping[str, Family] = MeanField(),  # noqa: B008 (immutable)
+    algorithm: AlgorithmOptions = ISGD(),  # noqa: B008 (immutable)
+    estimator: EstimatorOptions = Reparameterization(),  # noqa: B008 (immutable)
+    optimizer: optax.GradientTransformation | None = None,
+    batch_size: int | None = None,
+    num_samples: int | None = None,
+    budget: int | None = None,
+    initial: Mapping[str, Any] | None = None,
+    initial_scale: float = 0.1,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Fit:
+    """Fit a variational approximation to the posterior.
+
+    Args:
+        model: the latents and their log densities.
+        data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density.
+        family: the shape of the approximation, or a mapping from latents to families.
+        algorithm: when the model is evaluated and which evaluations are used.
+        estimator: how the ELBO's gradient is estimated from them.
+        optimizer: any optax optimizer; by default Adam, with a rate that falls to zero over the budget.
+        batch_size: rows per mini-batch; by default 1,000, or all if there are no more than that.
+        num_samples: draws per record; shorthand for the estimator's option of that name.
+        budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
+        initial: constrained values at which to start, by latent; others start at the image of 0.
+        initial_scale: standard deviation at the start, in the coordinates of the approximation.
+        seed: everything random follows from it: the same seed gives the same bits.
+        progress: True for progress in any place, False for none, None for a bar where there is a terminal.
+    """
+    if num_samples is not None:
+        estimator = replace(estimator, num_samples=num_samples)  # type: ignore[type-var]
+    dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=seed)
+    check_model(model, dataset)
+    approximation = approximate(family, model.latents)
+    target = Target(model, approximation.coordinates)
+    budget = _budget(budget, dataset, estimator)
+    optimizer = optimizer or _default_optimizer(budget, estimator, algorithm)
+    params = _start(approximation, model, initial, initial_scale)
+    start_key, run_key = jax.random.split(jax.random.key(seed))
+    check_start(target, dataset, approximation.draw(start_key, params, num_samples=8))
+
+    method = build(estimator.bind(target, approximation), algorithm, optimizer, dataset)
+    loop = start_loop(method, params, dataset, run_key)
+    log.info(
+        "%s latents' entries, %s rows in %s mini-batches; the memory of records takes %s bytes",
+        *(f"{n:,}" for n in (approximation.dim, dataset.size, dataset.num_batches, num_bytes(loop.state.memory))),
+    )
+    with reporter(progress, budget) as report:
+        outcome = Driver(method, dataset, run_key, report).drive(loop, budget)
+    if not outcome.status.good:
+        log.warning("%s", outcome.status)
+    return Fit(model, approximation, dataset, outcome)
+
+
+def _batch_size(data: Any, batch_size: int | None) -> int | None:
+    if data is None or batch_size is not None:
+        return batch_size
+    _, rows = checked_arrays(data)
+    return min(rows, DEFAULT_BATCH_SIZE)
+
+
+def _budget(budget: int | None, dataset: Dataset, estimator: EstimatorOptions) -> int:
+    """By default at least ten passes over the data."""
+    if budget is None:
+        return max(3000, 10 * dataset.num_batches) * estimator.num_samples
+    require(
+        isinstance(budget, (int, np.integer)) and budget >= estimator.num_samples,
+        ConfigurationError,
+        f"budget is a number of model gradients and must allow at least one record of {estimator.num_samples} "
+        f"draw(s); got {budget!r}.",
+    )
+    return int(budget)
+
+
+def _default_optimizer(
+    budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions
+) -> optax.GradientTransformation:
+    """Adam with a rate that falls to zero at about the end of the budget."""
+    steps_per_record = 1 / (1 - algorithm.t) if isinstance(algorithm, ISGD) and algorithm.policy is None else 1
+    steps = max(1, round(budget / estimator.num_samples * steps_per_record))
+    return optax.adam(optax.cosine_decay_schedule(0.05, steps))
+
+
+def _start(
+    approximation: Approximation, model: Model, initial: Mapping[str, Any] | None, initial_scale: float
+) -> Params:
+    """Variational parameters around the initial values."""
+    require(
+        np.ndim(initial_scale) == 0 and np.isfinite(initial_scale) and initial_scale > 0,
+        ConfigurationError,
+        f"initial_scale must be a positive number; got {initial_scale!r}.",
+    )
+    given = dict(initial or {})
+    unknown = sorted(set(given) - set(model.latents))
+    require(
+        not unknown,
+        ConfigurationError,
+        f"initial names {unknown}, which the model does not have; its latents are {sorted(model.latents)}.",
+    )
+    values = {name: _initial_value(name, latent, given.get(name)) for name, latent in model.latents.items()}
+    location = approximation.coordinates.encode(values)
+    require(
+        bool(jnp.all(jnp.isfinite(location))),
+        ConfigurationError,
+        "initial values must lie strictly inside the latents' supports; these do not: "
+        + ", ".join(
+            sorted(
+                {
+                    entry.name
+                    for entry in approximation.coordinates.entries
+                    if not jnp.all(jnp.isfinite(location[entry.start : entry.stop]))
+                }
+            )
+        ),
+    )
+    return approximation.init(location, jnp.full_like(location, initial_scale))
+
+
+def _initial_value(name: str, latent: Latent, given: Any) -> Array:
+    if given is None:
+        return latent.transform(jnp.zeros(latent.unconstrained_shape))
+    value = jnp.asarray(given, jnp.result_type(float))
+    require(
+        jnp.broadcast_shapes(value.shape, latent.shape) == latent.shape,
+        ConfigurationError,
+        f"initial[{name!r}] must have shape {latent.shape}; got {value.shape}.",
+    )
+    return jnp.broadcast_to(value, latent.shape)

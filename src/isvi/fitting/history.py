@@ -1,0 +1,37 @@
+"""What happened during a fit, in rows."""
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+
+@dataclass
+class History:
+    """One entry per row of each list; a row covers the steps since the row before.
+
+    Attributes:
+        gradients: model gradients evaluated so far.
+        steps: steps taken so far, fresh and reused.
+        seconds: seconds spent so far, without compilation.
+        elbo: mean of the fresh records' ELBO estimates in the row. Free, and noisy; parameters move while
+            it is taken. :meth:`isvi.Fit.elbo` evaluates it properly.
+        elbo_standard_error: standard error of that mean.
+        effective: effective fraction of the remembered records' weights at the end of the row.
+    """
+
+    gradients: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    elbo: list[float] = field(default_factory=list)
+    elbo_standard_error: list[float] = field(default_factory=list)
+    effective: list[float] = field(default_factory=list)
+
+    def append(self, **row: float) -> None:
+        for column in fields(self):
+            getattr(self, column.name).append(row[column.name])
+
+    def __len__(self) -> int:
+        return len(self.gradients)
+
+    def as_arrays(self) -> dict[str, np.ndarray]:
+        return {column.name: np.asarray(getattr(self, column.name)) for column in fields(self)}

@@ -1,0 +1,85 @@
+"""The compiled loop: many steps in one call, the host spoken to once in between."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from isvi.algorithms.step import Info, Method, State
+from isvi.data.dataset import Dataset
+from isvi.data.schedule import Schedule
+
+TOLERATED_FAILURES = 10
+"""A model that is not finite this many steps in a row has diverged; fewer are skipped and counted."""
+
+
+class Tally(NamedTuple):
+    """Running mean and spread of the fresh records' ELBO estimates, since the last row of the history."""
+
+    records: Int[Array, ""]
+    mean: Float[Array, ""]
+    squares: Float[Array, ""]
+    skipped: Int[Array, ""]
+    """Steps not taken because something was not finite."""
+
+    @classmethod
+    def empty(cls) -> "Tally":
+        zero = jnp.zeros(())
+        return cls(jnp.int32(0), zero, zero, jnp.int32(0))
+
+    def add(self, info: Info) -> "Tally":
+        """Welford's update: a plain sum of squares of numbers like -1e7 would lose all digits."""
+        counts = info.fresh & ~info.failed
+        records = self.records + counts.astype(jnp.int32)
+        difference = jnp.where(counts, info.elbo - self.mean, 0)
+        mean = self.mean + difference / jnp.maximum(records, 1)
+        squares = self.squares + difference * jnp.where(counts, info.elbo - mean, 0)
+        return Tally(records, mean, squares, self.skipped + info.failed.astype(jnp.int32))
+
+    @property
+    def standard_error(self) -> Array:
+        return jnp.sqrt(self.squares / jnp.maximum(self.records - 1, 1) / jnp.maximum(self.records, 1))
+
+
+class LoopState(NamedTuple):
+    """The state of a whole run, as one pytree."""
+
+    state: State
+    schedule: Schedule
+    tally: Tally
+
+
+def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
+    """``run(loop, dataset, until)``: take steps until that many model gradients were evaluated in all.
+
+    Every random number is a function of (key, step) or (key, epoch): how often the host interrupts the loop
+    does not change what is computed.
+    """
+    step_key, schedule_key = run_keys(key)
+
+    def going_on(until: Array, loop: LoopState) -> Array:
+        return (loop.state.gradients < until) & (loop.state.failures < TOLERATED_FAILURES)
+
+    def one_step(dataset: Dataset, loop: LoopState) -> LoopState:
+        key = jax.random.fold_in(step_key, loop.state.steps)
+        state, info = method.step(key, loop.state, dataset.batch(loop.schedule.next_index))
+        return LoopState(state, loop.schedule.advance(schedule_key, info.fresh), loop.tally.add(info))
+
+    @jax.jit
+    def run(loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
+        return jax.lax.while_loop(lambda loop: going_on(until, loop), lambda loop: one_step(dataset, loop), loop)
+
+    return run
+
+
+def start_loop(method: Method, params: object, dataset: Dataset, key: PRNGKeyArray) -> LoopState:
+    """The state before the first step."""
+    _, schedule_key = run_keys(key)
+    return LoopState(method.init(params), Schedule.start(schedule_key, dataset.num_batches), Tally.empty())
+
+
+def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """Separate keys for the steps and for the order of the mini-batches."""
+    step_key, schedule_key = jax.random.split(key)
+    return step_key, schedule_key

@@ -1,0 +1,127 @@
+"""Trying a model out before fitting it, so that mistakes are met at the door."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from isvi.core.errors import ConfigurationError, IsviError, ModelError, require
+from isvi.data.dataset import Dataset
+from isvi.model.model import Model
+from isvi.model.target import Target
+
+
+def check_model(model: Model, dataset: Dataset) -> None:
+    """Trace both densities: names, shapes, and which latents they use. Evaluates nothing."""
+    has_data = dataset.full is not None
+    require(
+        model.log_likelihood is None or has_data,
+        ConfigurationError,
+        "The model has a log_likelihood, but no data was given: isvi.fit(model, data).",
+    )
+    require(
+        model.log_likelihood is not None or not has_data,
+        ConfigurationError,
+        "Data was given, but the model has no log_likelihood to use it: Model(latents, log_prior, log_likelihood).",
+    )
+    dtype = jnp.result_type(float)
+    values = {name: jax.ShapeDtypeStruct(latent.shape, dtype) for name, latent in model.latents.items()}
+    used = _used_latents(model, "log_prior", model.log_prior, values)
+    in_likelihood: set[str] = set()
+    if model.log_likelihood is not None:
+        rows = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), dataset.full)
+        in_likelihood = _used_latents(model, "log_likelihood", model.log_likelihood, values, rows)
+    for name, latent in model.latents.items():
+        require(
+            name in used or (latent.flat_prior and name in in_likelihood),
+            ModelError,
+            f"log_prior does not use latent {name!r}, so its prior would be flat and improper. Add its prior to "
+            "log_prior; if a flat prior is meant, declare the latent with flat_prior=True."
+            if name in in_likelihood
+            else f"latent {name!r} is used by neither log_prior nor log_likelihood. Use it, or remove it.",
+        )
+
+
+def _used_latents(model: Model, label: str, density: Callable, values: dict, *rows: Any) -> set[str]:
+    """The latents that a density depends on, found by tracing it."""
+    try:
+        jaxpr, result = jax.make_jaxpr(density, return_shape=True)(values, *rows)
+    except IsviError:
+        raise
+    except KeyError as error:
+        asked = error.args[0] if error.args else None
+        if isinstance(asked, str) and asked not in values and (not rows or asked not in _row_names(rows[0])):
+            known = f"latents are {sorted(values)}"
+            columns = f", its data columns {sorted(_row_names(rows[0]))}" if rows and _row_names(rows[0]) else ""
+            raise ModelError(
+                f"{label} asks for {asked!r}, which the model does not have: its {known}{columns}."
+            ) from error
+        raise
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise ModelError(
+            f"{label} cannot be compiled by JAX: write it with jax.numpy instead of numpy, without Python `if` or "
+            "float() on latents. JAX said: " + str(error).splitlines()[0]
+        ) from error
+    except Exception as error:
+        error.add_note(f"(raised while isvi traced {label}, before fitting)")
+        raise
+    require(
+        hasattr(result, "shape") and result.shape == (),
+        ModelError,
+        f"{label} must return a scalar; it returned "
+        + (f"shape {result.shape}" if hasattr(result, "shape") else f"{type(result).__name__}")
+        + ". Sum over rows and entries, for instance with jnp.sum(...).",
+    )
+    require(
+        jnp.issubdtype(result.dtype, jnp.floating),
+        ModelError,
+        f"{label} must return a real number; it returned dtype {result.dtype}.",
+    )
+    inputs = jaxpr.jaxpr.invars[: len(values)]
+    mentioned = {id(var) for equation in jaxpr.jaxpr.eqns for var in equation.invars}
+    mentioned |= {id(var) for var in jaxpr.jaxpr.outvars}
+    # Dicts are flattened in the order of their sorted keys.
+    return {name for name, var in zip(sorted(values), inputs, strict=True) if id(var) in mentioned}
+
+
+def _row_names(rows: Any) -> set[str]:
+    return set(rows) if isinstance(rows, dict) else set()
+
+
+def check_start(target: Target, dataset: Dataset, draws: jax.Array) -> None:
+    """Evaluate the model at draws from the initial approximation; everything must be finite."""
+
+    def parts(draws: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
+        def likelihood(rows: Any, num_rows: int) -> tuple[jax.Array, jax.Array]:
+            return jax.vmap(jax.value_and_grad(target.log_likelihood), (0, None))(draws, rows)
+
+        return {
+            "log_prior": jax.vmap(jax.value_and_grad(target.log_prior))(draws),
+            "log_likelihood": dataset.batch(0).apply(likelihood),
+        }
+
+    for label, (values, gradients) in jax.device_get(jax.jit(parts)(draws)).items():
+        if not np.isfinite(values).all():
+            draw = int(np.argmin(np.isfinite(values)))
+            _refuse_start(target, label, f"is {values[draw]}", draws[draw])
+        if not np.isfinite(gradients).all():
+            draw, entry = np.argwhere(~np.isfinite(gradients))[0]
+            name = target.coordinates.labels()[entry]
+            _refuse_start(target, label, f"has gradient {gradients[draw, entry]} in {name}", draws[draw])
+
+
+def _refuse_start(target: Target, label: str, what: str, z: jax.Array) -> None:
+    values, _ = target.coordinates.decode(z)
+    shown = ", ".join(f"{name} = {_short(value)}" for name, value in list(values.items())[:6])
+    raise ModelError(
+        f"{label} {what} at a draw from the initial approximation ({shown}). "
+        "Check the density there, or start elsewhere: isvi.fit(..., initial={...}, initial_scale=...)."
+    )
+
+
+def _short(value: Any) -> str:
+    flat: Sequence[float] = np.asarray(value).ravel().tolist()
+    shown = ", ".join(f"{number:.4g}" for number in flat[:3])
+    return shown if np.ndim(value) == 0 else f"[{shown}{', ...' if len(flat) > 3 else ''}]"

@@ -1,0 +1,60 @@
+"""The model as the user writes it: in constrained space, with named latents."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Array
+
+from isvi.core.errors import ModelError, require
+from isvi.core.latents import Latent
+
+LogPrior = Callable[[dict[str, Array]], Array]
+LogLikelihood = Callable[[dict[str, Array], Any], Array]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A Bayesian model: named latents, a log prior, and a log likelihood of a batch of rows.
+
+    Both densities receive a dict of constrained values. The Jacobians of the constraints and the scaling of
+    mini-batches to the size of the data are added by the library: write neither.
+
+    Args:
+        latents: for instance ``{"w": isvi.real(500), "tau": isvi.positive()}``.
+        log_prior: ``log_prior(z) -> scalar``. With no likelihood, this is the whole log density.
+        log_likelihood: ``log_likelihood(z, batch) -> scalar``, summed over the rows of the batch.
+            ``batch`` has the structure of the data passed to :func:`isvi.fit`.
+
+    >>> import isvi, jax.numpy as jnp
+    >>> from jax.scipy.stats import norm
+    >>> model = isvi.Model(
+    ...     latents={"mean": isvi.real()},
+    ...     log_prior=lambda z: norm.logpdf(z["mean"]),
+    ...     log_likelihood=lambda z, batch: jnp.sum(norm.logpdf(batch["x"], z["mean"])),
+    ... )
+    """
+
+    latents: Mapping[str, Latent]
+    log_prior: LogPrior
+    log_likelihood: LogLikelihood | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            isinstance(self.latents, Mapping) and len(self.latents) > 0,
+            ModelError,
+            f"latents must be a non-empty mapping of names to latents; got {self.latents!r}.",
+        )
+        for name, latent in self.latents.items():
+            require(
+                isinstance(latent, Latent),
+                ModelError,
+                f"latent {name!r} must be made by isvi.real(), isvi.positive(), isvi.simplex() or the like; "
+                f"got {latent!r}.",
+            )
+        require(callable(self.log_prior), ModelError, f"log_prior must be a function; got {self.log_prior!r}.")
+        require(
+            self.log_likelihood is None or callable(self.log_likelihood),
+            ModelError,
+            f"log_likelihood must be a function or None; got {self.log_likelihood!r}.",
+        )

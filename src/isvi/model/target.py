@@ -1,0 +1,71 @@
+"""The log joint as the estimators see it: a function of the flat vector z and a mini-batch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from isvi.core.coordinates import Coordinates
+from isvi.data.dataset import Batch, Dataset
+from isvi.model.model import Model
+
+
+@dataclass(frozen=True)
+class Target:
+    """log p(x, z) of a model in the coordinates of an approximation.
+
+    A mini-batch b gives ``(N/|b|) log p(x_b | z) + log p(z) + log|det J|``: an unbiased estimate of the
+    log joint of all rows. Weighted by the mini-batches' shares |b|/N these sum to the log joint itself, with
+    the prior counted once, also when the last mini-batch is shorter.
+    """
+
+    model: Model
+    coordinates: Coordinates
+
+    def log_prior(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
+        """The log prior density of z, with the Jacobians of the constraints."""
+        values, log_jacobian = self.coordinates.decode(z)
+        return (self.model.log_prior(values) + log_jacobian).astype(z.dtype)
+
+    def log_likelihood(self, z: Float[Array, " dim"], rows: Any) -> Float[Array, ""]:
+        """The log likelihood of some rows."""
+        if self.model.log_likelihood is None:
+            return jnp.zeros((), z.dtype)
+        values, _ = self.coordinates.decode(z)
+        return self.model.log_likelihood(values, rows).astype(z.dtype)
+
+    def log_joint(self, z: Float[Array, " dim"], rows: Any, scale: float) -> Float[Array, ""]:
+        """The log joint of some rows, with their likelihood multiplied by ``scale``."""
+        return self.log_prior(z) + scale * self.log_likelihood(z, rows)
+
+    def exact_values(self, draws: Float[Array, "draws dim"], dataset: Dataset) -> Float[Array, " draws"]:
+        """The log joint of all rows at each draw: a pass over the data, in the precision of the draws."""
+        likelihoods = jax.vmap(self.log_likelihood, (0, None))
+        total = jax.vmap(self.log_prior)(draws)
+        if dataset.full is None:
+            return total
+        total, _ = jax.lax.scan(
+            lambda sum_so_far, rows: (sum_so_far + likelihoods(draws, rows), None), total, dataset.full
+        )
+        return total if dataset.rest is None else total + likelihoods(draws, dataset.rest)
+
+    def values(self, draws: Float[Array, "draws dim"], batch: Batch) -> Float[Array, " draws"]:
+        """The log joint at each draw, estimated from one mini-batch."""
+
+        def on_rows(rows: Any, num_rows: int) -> Array:
+            return jax.vmap(self.log_joint, (0, None, None))(draws, rows, batch.dataset.size / num_rows)
+
+        return batch.apply(on_rows)
+
+    def values_and_gradients(
+        self, draws: Float[Array, "draws dim"], batch: Batch
+    ) -> tuple[Float[Array, " draws"], Float[Array, "draws dim"]]:
+        """The log joint and its gradient in z at each draw: the expensive part of everything."""
+
+        def on_rows(rows: Any, num_rows: int) -> tuple[Array, Array]:
+            evaluate = jax.vmap(jax.value_and_grad(self.log_joint), (0, None, None))
+            return evaluate(draws, rows, batch.dataset.size / num_rows)
+
+        return batch.apply(on_rows)
