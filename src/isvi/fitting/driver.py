@@ -91,7 +91,7 @@ class Driver:
         tally, effective = jax.device_get((loop.tally, health(loop.state).effective))
         gradients, steps = self._gradients(outcome), int(loop.state.steps)
         outcome.skipped += int(tally.skipped)
-        if tally.count:
+        if tally.records:
             standard_error = float(loop.tally.standard_error)
             outcome.history.append(
                 gradients=gradients,

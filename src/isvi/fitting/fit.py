@@ -67,7 +67,7 @@ def fit(
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
     """
     if num_samples is not None:
-        estimator = replace(estimator, num_samples=num_samples)  # type: ignore[type-var]
+        estimator = replace(estimator, num_samples=num_samples)
     dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=seed)
     check_model(model, dataset)
     approximation = approximate(family, model.latents)

@@ -1,7 +1,6 @@
 """Telling a person how a fit is going."""
 
 import sys
-from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console
@@ -70,9 +69,7 @@ class Bar:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._progress.stop()
 
     def update(self, row: Row) -> None:

@@ -78,8 +78,7 @@ class Fit:
 
     def sample(self, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """Draws from the approximation, by latent, in constrained space, with a leading axis."""
-        draws = self._draw(num_samples, seed, antithetic=False)
-        return jax.device_get(self.approximation.coordinates.constrain(draws))
+        return self._constrained(self._draw(num_samples, seed, antithetic=False))
 
     def mean(self) -> dict[str, np.ndarray]:
         """Posterior means in constrained space."""
@@ -146,8 +145,11 @@ class Fit:
     @cached_property
     def _moments_draws(self) -> dict[str, np.ndarray]:
         # Mirrored draws give the exact mean of every entry that is not transformed.
-        draws = self._draw(DRAWS_FOR_MOMENTS, seed=0, antithetic=self.approximation.symmetric)
-        return jax.device_get(self.approximation.coordinates.constrain(draws))
+        return self._constrained(self._draw(DRAWS_FOR_MOMENTS, seed=0, antithetic=self.approximation.symmetric))
+
+    def _constrained(self, draws: jax.Array) -> dict[str, np.ndarray]:
+        values = jax.device_get(self.approximation.coordinates.constrain(draws))
+        return {name: values[name] for name in self.model.latents}
 
     def _draw(self, num_samples: int, seed: int, antithetic: bool) -> jax.Array:
         require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
