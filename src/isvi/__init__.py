@@ -10,7 +10,7 @@ Two verbs over one noun::
 
 from importlib.metadata import version
 
-from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Random, State, build
+from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, Auto, FixedSteps, Info, Method, Random, State, build
 from isvi.core.errors import ConfigurationError, DataError, IsviError, ModelError
 from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
 from isvi.data import Batch, Dataset
@@ -30,6 +30,7 @@ __all__ = [
     "SRA",
     "Adaptive",
     "Approximation",
+    "Auto",
     "Batch",
     "Block",
     "ConfigurationError",

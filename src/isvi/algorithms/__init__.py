@@ -1,5 +1,6 @@
 """Algorithms: when to make a record, and which records to sum."""
 
+from isvi.algorithms.auto import Auto
 from isvi.algorithms.base import Algorithm, AlgorithmOptions, Memory
 from isvi.algorithms.isag import ISAG
 from isvi.algorithms.isgd import ISGD
@@ -18,6 +19,7 @@ __all__ = [
     "Adaptive",
     "Algorithm",
     "AlgorithmOptions",
+    "Auto",
     "FixedSteps",
     "Info",
     "Memory",

@@ -34,6 +34,7 @@ class Algorithm(NamedTuple):
             ``fresh`` tells whether it was made in this step.
         gradient: ``gradient(params, memory) -> gradient of the ELBO``.
         health: ``health(params, memory) -> WeightHealth`` of the records in the sum.
+        converged: ``converged(memory) -> bool``: is there nothing left to gain? Most algorithms cannot tell.
     """
 
     init_store: Callable[[Params, Record], Any]
@@ -41,6 +42,7 @@ class Algorithm(NamedTuple):
     update_store: Callable[[Params, Memory, Boolean], Any]
     gradient: Callable[[Params, Memory], Params]
     health: Callable[[Params, Memory], WeightHealth]
+    converged: Callable[[Memory], Boolean] = lambda memory: False
 
 
 class AlgorithmOptions(Protocol):

@@ -28,7 +28,8 @@ class State(NamedTuple):
     gradients: Int[Array, ""]
     """Model gradients evaluated (mini-batch gradients; M per record)."""
     failures: Int[Array, ""]
-    """Consecutive steps that were not taken because something was not a finite number."""
+    """Steps that were not taken because something was not a finite number, since the last good record. A step
+    that reuses an older record says nothing about the model, so it does not reset this."""
 
 
 class Info(NamedTuple):
@@ -56,6 +57,7 @@ class Method(NamedTuple):
     record: Callable[[PRNGKeyArray, Params, Record, Batch], tuple[Record, Array]]
     advance: Callable[[State, Record, Boolean, Boolean], tuple[State, Info]]
     health: Callable[[State], WeightHealth]
+    converged: Callable[[State], Boolean]
 
 
 def build(
@@ -70,7 +72,9 @@ def build(
 
     def init(params: Params) -> State:
         shapes = jax.eval_shape(estimator.record, jax.random.key(0), params, dataset.batch(0))
-        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        empty: Record = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        # Not used, but inside the support, so that no density is infinite there.
+        empty = empty._replace(draws=estimator.approximation.draw(jax.random.key(0), params, estimator.num_samples))
         zero = jnp.int32(0)
         memory = Memory(empty, zero, bound.init_store(params, empty))
         return State(params, optimizer.init(params), memory, zero, zero, zero)
@@ -104,7 +108,7 @@ def build(
             elbo=record.log_joint.mean() + estimator.approximation.entropy(state.params).sum(),
             failed=failed,
         )
-        failures = jnp.where(failed, state.failures + 1, 0)
+        failures = jnp.where(failed, state.failures + 1, jnp.where(fresh, 0, state.failures))
         state = State(params, optimizer_state, memory, state.steps + 1, state.gradients + evaluated, failures)
         return state, info
 
@@ -125,7 +129,10 @@ def build(
     def health(state: State) -> WeightHealth:
         return bound.health(state.params, state.memory)
 
-    return Method(init, step, wants_record, record, advance, health)
+    def converged(state: State) -> Boolean:
+        return bound.converged(state.memory)
+
+    return Method(init, step, wants_record, record, advance, health, converged)
 
 
 def all_finite(tree: Any) -> Bool[Array, ""]:

@@ -46,7 +46,13 @@ def _named_lengths(arrays: Any) -> dict[str, int]:
 
 
 def _checked(column: Any, name: str) -> np.ndarray:
-    array = np.asarray(column)
+    try:
+        array = np.asarray(column)
+    except ValueError as error:
+        raise DataError(
+            f"{name} must be an array with rows of equal shape; numpy could not make one of it: {error}. "
+            "Pass several arrays as a dict or a tuple, not as a list."
+        ) from None
     require(
         array.dtype.kind in "fiub",
         DataError,
@@ -85,11 +91,9 @@ def _in_jax_precision(array: np.ndarray, name: str) -> np.ndarray:
             "jax.config.update('jax_enable_x64', True).",
         )
     cast = array.astype(dtype)
-    if array.dtype.kind == "f":
-        require(
-            bool(np.isfinite(cast).all()),
-            DataError,
+    if array.dtype.kind == "f" and not np.isfinite(cast).all():
+        raise DataError(
             f"{name} holds values too large for {dtype} (largest magnitude {np.abs(array).max():.3g}). Rescale "
-            "them, or enable 64 bits with jax.config.update('jax_enable_x64', True).",
+            "them, or enable 64 bits with jax.config.update('jax_enable_x64', True)."
         )
     return cast

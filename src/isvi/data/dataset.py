@@ -99,8 +99,14 @@ class Batch:
         return jax.lax.cond(self.index == data.num_batches - 1, on_rest, on_full)
 
     @property
+    def scale(self) -> float:
+        """What the mini-batch's log likelihood is multiplied with to stand for all rows: B, the number of
+        mini-batches. An epoch visits each of them once, a shorter one as often as a full one, so that B (and
+        not N/|b|, which would count the rows of the shorter one more often) makes the mean over an epoch right.
+        """
+        return float(self.dataset.num_batches)
+
+    @property
     def share(self) -> Float[Array, ""]:
-        """The fraction of all rows that this mini-batch holds, |b| / N."""
-        data = self.dataset
-        full, last = data.batch_size / data.size, (data.size % data.batch_size) / data.size
-        return jnp.where((self.index == data.num_batches - 1) & (last > 0), last, full)
+        """Its say in a sum over all mini-batches, 1/B."""
+        return jnp.asarray(1 / self.scale)

@@ -24,6 +24,7 @@ class Estimator(NamedTuple):
         gradient: ``gradient(params, records) -> gradient of the ELBO``. Cheap: never evaluates the model.
             ``records`` has a leading axis; for a single record use ``record.alone()``.
         health: ``health(params, records) -> WeightHealth``.
+        log_weights: ``log_weights(params, records)``, per record, draw and factor: exact density ratios.
         approximation: what is being fitted.
         num_samples: draws per record, M.
     """
@@ -31,8 +32,10 @@ class Estimator(NamedTuple):
     record: Callable[[PRNGKeyArray, Params, Batch], Record]
     gradient: Callable[[Params, Record], Params]
     health: Callable[[Params, Record], WeightHealth]
+    log_weights: Callable[[Params, Record], Array]
     approximation: Approximation
     num_samples: int
+    antithetic: bool
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,10 @@ class EstimatorOptions:
             record=self._recorder(target, weighting),
             gradient=self._gradient(weighting),
             health=lambda params, records: weight_health(weighting.raw(params, records)),
+            log_weights=weighting.log_ratios,
             approximation=approximation,
             num_samples=self.num_samples,
+            antithetic=self.antithetic,
         )
 
     def _weight_mode(self) -> WeightMode:
@@ -109,10 +114,15 @@ class EstimatorOptions:
     def _recorder(self, target: Target, weighting: Weighting) -> Callable[[PRNGKeyArray, Params, Batch], Record]:
         approximation = weighting.approximation
 
-        def record(key: PRNGKeyArray, params: Params, batch: Batch) -> Record:
+        # Compiled here, so that only the model is left uncompiled where it has to be evaluated on the host.
+        @jax.jit
+        def draw(key: PRNGKeyArray, params: Params, batch: Batch) -> tuple[Array, Array, Array]:
             draws = approximation.draw(key, params, self.num_samples, self.antithetic)
+            return draws, jax.vmap(weighting.density, (None, 0))(params, draws), batch.share.astype(draws.dtype)
+
+        def record(key: PRNGKeyArray, params: Params, batch: Batch) -> Record:
+            draws, log_density, share = draw(key, params, batch)
             log_joint, gradient = self._evaluate(target, draws, batch)
-            log_density = jax.vmap(weighting.density, (None, 0))(params, draws)
-            return Record(draws, log_density, log_joint, gradient, batch.index, batch.share.astype(draws.dtype))
+            return Record(draws, log_density, log_joint, gradient, batch.index, share)
 
         return record

@@ -31,7 +31,7 @@ class ScoreFunction(EstimatorOptions):
         entropy: ``"weighted"`` keeps log q inside the average, as above, which cancels much of log p's
             variation near the optimum; ``"exact"`` takes the entropy's gradient in closed form.
         control_variate: subtract from each draw's value the weighted mean value of the record's other draws.
-            Leaving the draw itself out keeps the estimate unbiased.
+            Leaving the draw itself out, and its mirror image if it has one, keeps the estimate unbiased.
         rao_blackwell: for each factor, leave the other factors' log q out of the value; they are independent
             of it and only add noise.
     """
@@ -51,7 +51,8 @@ class ScoreFunction(EstimatorOptions):
         require(
             not self.control_variate or self.num_samples >= 2,
             ConfigurationError,
-            "control_variate=True needs at least 2 samples; set control_variate=False or raise num_samples.",
+            f"control_variate=True needs at least 2 samples; got num_samples={self.num_samples}. Set "
+            "control_variate=False or raise num_samples.",
         )
 
     def _weight_mode(self) -> WeightMode:
@@ -70,10 +71,8 @@ class ScoreFunction(EstimatorOptions):
             values = self._values(records.log_joint, log_densities(params, records.draws))
             values = coefficients * values
             if self.control_variate:
-                others = values.sum(axis=1, keepdims=True) - values
-                # Coefficients carry 1/M: rescale the mean of the other M - 1 draws to one draw's size.
-                total = coefficients.sum(axis=1, keepdims=True) - coefficients
-                values = values - coefficients * others / jnp.where(total > 0, total, 1)
+                total = self._of_others(coefficients)
+                values = values - coefficients * self._of_others(values) / jnp.where(total > 0, total, 1)
 
             def surrogate(params: Params) -> Array:
                 score_part = jnp.sum(values * log_densities(params, records.draws))
@@ -83,6 +82,13 @@ class ScoreFunction(EstimatorOptions):
             return jax.grad(surrogate)(params)
 
         return gradient
+
+    def _of_others(self, drawwise: Array) -> Array:
+        """For each draw, the sum over the record's draws that are independent of it."""
+        dependent = drawwise
+        if self.antithetic:
+            dependent = drawwise + jnp.roll(drawwise, self.num_samples // 2, axis=1)
+        return drawwise.sum(axis=1, keepdims=True) - dependent
 
     def _values(self, log_joint: Array, log_density: Array) -> Array:
         """What multiplies each factor's score, ``(records, draws, factors)``."""

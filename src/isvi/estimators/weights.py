@@ -33,15 +33,20 @@ class Weighting(NamedTuple):
             return self.approximation.base_log_density(params, z)
         return self.approximation.log_density(params, z)
 
+    def log_ratios(self, params: Params, records: Record) -> Float[Array, "records draws factors"]:
+        """Logarithms of the ratios, factor by factor, of today's density to the one at the time of drawing."""
+        density_now = jax.vmap(jax.vmap(self.density, (None, 0)), (None, 0))
+        return density_now(params, records.draws) - records.log_density
+
     def raw(self, params: Params, records: Record) -> Float[Array, "records draws factors"]:
         """Weights before capping and normalisation: their spread tells the records' health."""
         if self.mode == "none":
             return jnp.ones_like(records.log_density)
-        density_now = jax.vmap(jax.vmap(self.density, (None, 0)), (None, 0))
-        log_ratio = density_now(params, records.draws) - records.log_density
+        log_ratio = self.log_ratios(params, records)
         if not self.per_factor:
             log_ratio = jnp.broadcast_to(log_ratio.sum(axis=-1, keepdims=True), log_ratio.shape)
-        return jnp.exp(log_ratio)
+        # Empty slots weigh 1 and have no share: an overflow there would make 0 times infinity.
+        return jnp.exp(jnp.where(records.share[:, None, None] > 0, log_ratio, 0))
 
     def coefficients(self, params: Params, records: Record) -> Float[Array, "records draws factors"]:
         """What each draw's gradient is multiplied with: capped, normalised weights times shares. With weights
@@ -58,7 +63,7 @@ class Weighting(NamedTuple):
 
 
 def total_share(records: Record) -> Float[Array, ""]:
-    """The fraction of the data that the records cover; 1 when there are none yet."""
+    """The fraction of the mini-batches that the records cover; 1 when there are none yet."""
     total = records.share.sum()
     return jnp.where(total > 0, total, 1)
 

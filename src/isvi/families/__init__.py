@@ -3,15 +3,24 @@
 from isvi.families.approximation import Approximation, approximate
 from isvi.families.base import Factors, Family, Plan
 from isvi.families.block import Block, FullRank
+from isvi.families.dirichlet import Beta, Dirichlet
+from isvi.families.gamma import Gamma
 from isvi.families.gaussian import MeanField
+from isvi.families.log_normal import LogNormal
+from isvi.families.student_t import StudentT
 
 __all__ = [
     "Approximation",
+    "Beta",
     "Block",
+    "Dirichlet",
     "Factors",
     "Family",
     "FullRank",
+    "Gamma",
+    "LogNormal",
     "MeanField",
     "Plan",
+    "StudentT",
     "approximate",
 ]

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from isvi.core.coordinates import Coordinates, lay_out
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.families.base import Factors, Family, Params
+from isvi.families.base import Factors, Family, Params, Precision
 from isvi.families.gaussian import MeanField
 
 
@@ -71,6 +71,31 @@ class Approximation:
             return factorwise
         factor_of = np.repeat(np.arange(self.num_factors), np.concatenate([[p.size] * p.count for p in self.pieces]))
         return factorwise[..., factor_of]
+
+    @property
+    def gaussian(self) -> bool:
+        return all(piece.gaussian for piece in self.pieces)
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether it is the mean-field Gaussian."""
+        return self.gaussian and self.num_factors == self.dim
+
+    def location(self, params: Params) -> Float[Array, " dim"]:
+        """The mean of a Gaussian approximation."""
+        return _joined([piece.location(part) for piece, part in self._parts(params)])
+
+    def scale(self, params: Params) -> Float[Array, " dim"]:
+        """The standard deviations of a Gaussian approximation."""
+        return _joined([piece.scale(part) for piece, part in self._parts(params)])
+
+    def match(self, location: Float[Array, " dim"], precision: Precision) -> Params:
+        """The Gaussian approximation closest to one with this mean and precision."""
+        params = tuple(
+            piece.match(location[s], precision[s] if precision.ndim == 1 else precision[s, s])
+            for piece, s in self._slices()
+        )
+        return params if len(params) > 1 else params[0]
 
     @property
     def symmetric(self) -> bool:

@@ -21,6 +21,9 @@ from isvi.core.latents import Latent
 Params = Any
 """A pytree of arrays: the variational parameters, the paper's lambda."""
 
+Precision = Float[Array, " dim"] | Float[Array, "dim dim"]
+"""A precision matrix; a vector stands for a diagonal one."""
+
 
 @dataclass(frozen=True)
 class Factors(abc.ABC):
@@ -36,6 +39,8 @@ class Factors(abc.ABC):
 
     symmetric: ClassVar[bool] = False
     """Whether draws can come as antithetic pairs."""
+    gaussian: ClassVar[bool] = False
+    """Whether the factors are Gaussian, so that they have a ``location`` and can be matched to a precision."""
 
     @property
     def dim(self) -> int:
@@ -64,6 +69,19 @@ class Factors(abc.ABC):
     @abc.abstractmethod
     def entropy(self, params: Params) -> Float[Array, " factors"]:
         """Entropy of every factor, in closed form."""
+
+    def location(self, params: Params) -> Float[Array, " dim"]:
+        """The mean (Gaussian factors only)."""
+        raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
+
+    def scale(self, params: Params) -> Float[Array, " dim"]:
+        """The standard deviation of every entry (Gaussian factors only)."""
+        raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
+
+    def match(self, location: Float[Array, " dim"], precision: Precision) -> Params:
+        """The member of the family that is closest, in KL(q || p), to a Gaussian p with this mean and precision
+        (Gaussian factors only). Its own precision is the same wherever the family has entries."""
+        raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
 
     def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
         """log phi(eps) with eps = f^{-1}(z, params): what the paper's weights are made of."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,8 @@ class BlockParams(NamedTuple):
 class GaussianBlocks(LocationScale):
     """``count`` Gaussians of ``size`` dimensions each, with a full covariance."""
 
+    gaussian: ClassVar[bool] = True
+
     def init(self, location: Array, scale: Array) -> BlockParams:
         log_diagonal = jnp.log(scale).reshape(self.count, self.size)
         return BlockParams(location, log_diagonal[:, :, None] * jnp.eye(self.size, dtype=location.dtype))
@@ -50,6 +52,22 @@ class GaussianBlocks(LocationScale):
 
     def log_jacobian(self, params: BlockParams, z: Array) -> Array:
         return jnp.trace(params.factor, axis1=1, axis2=2)
+
+    def location(self, params: BlockParams) -> Array:
+        return params.loc
+
+    def scale(self, params: BlockParams) -> Array:
+        return jnp.sqrt(jnp.sum(params.cholesky**2, axis=2)).reshape(-1)
+
+    def match(self, location: Array, precision: Array) -> BlockParams:
+        if precision.ndim == 1:
+            return self.init(location, precision**-0.5)
+        tiles = precision.reshape(self.count, self.size, self.count, self.size)
+        blocks = tiles[jnp.arange(self.count), :, jnp.arange(self.count)]
+        cholesky = jnp.linalg.cholesky(jnp.linalg.inv(blocks))
+        diagonal = jnp.diagonal(cholesky, axis1=1, axis2=2)
+        factor = jnp.tril(cholesky, -1) + jnp.log(diagonal)[:, :, None] * jnp.eye(self.size, dtype=location.dtype)
+        return BlockParams(location, factor)
 
     def entropy(self, params: BlockParams) -> Array:
         return jnp.trace(params.factor, axis1=1, axis2=2) + 0.5 * self.size * np.log(2 * np.pi * np.e)

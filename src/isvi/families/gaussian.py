@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +25,8 @@ class DiagonalGaussian(LocationScale):
 
     size: int = 1
 
+    gaussian: ClassVar[bool] = True
+
     def init(self, location: Array, scale: Array) -> DiagonalParams:
         return DiagonalParams(location, jnp.log(scale))
 
@@ -36,6 +38,16 @@ class DiagonalGaussian(LocationScale):
 
     def log_jacobian(self, params: DiagonalParams, z: Array) -> Array:
         return params.log_scale
+
+    def location(self, params: DiagonalParams) -> Array:
+        return params.loc
+
+    def scale(self, params: DiagonalParams) -> Array:
+        return jnp.exp(params.log_scale)
+
+    def match(self, location: Array, precision: Array) -> DiagonalParams:
+        diagonal = precision if precision.ndim == 1 else jnp.diagonal(precision)
+        return DiagonalParams(location, -0.5 * jnp.log(diagonal))
 
     def entropy(self, params: DiagonalParams) -> Array:
         return params.log_scale + 0.5 * np.log(2 * np.pi * np.e)

@@ -65,6 +65,9 @@ class Driver:
                 if outcome.loop.state.failures >= TOLERATED_FAILURES:
                     outcome.status = _diverged(outcome)
                     return outcome
+                if self.method.converged(outcome.loop.state):
+                    outcome.status = Status("converged", "the ELBO that is left to gain is predicted to be negligible")
+                    return outcome
         except KeyboardInterrupt:
             outcome.status = Status(
                 "interrupted", f"stopped by hand after {self._gradients(outcome):,} model gradients"
@@ -76,7 +79,7 @@ class Driver:
     def _run_until(self, run: jax.stages.Compiled, outcome: Outcome, until: int, call: int) -> int:
         """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one."""
         while (done := self._gradients(outcome)) < until:
-            if outcome.loop.state.failures >= TOLERATED_FAILURES:
+            if outcome.loop.state.failures >= TOLERATED_FAILURES or self.method.converged(outcome.loop.state):
                 break
             started = time.perf_counter()
             outcome.loop = jax.block_until_ready(run(outcome.loop, self.dataset, jnp.int32(min(until, done + call))))

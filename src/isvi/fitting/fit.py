@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
-from isvi.algorithms import ISGD, AlgorithmOptions, build
+from isvi.algorithms import ISGD, AlgorithmOptions, Auto, build
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.data.arrays import checked_arrays
@@ -38,14 +38,14 @@ def fit(
     data: Any = None,
     *,
     family: Family | Mapping[str, Family] = MeanField(),  # noqa: B008 (immutable)
-    algorithm: AlgorithmOptions = ISGD(),  # noqa: B008 (immutable)
-    estimator: EstimatorOptions = Reparameterization(),  # noqa: B008 (immutable)
+    algorithm: AlgorithmOptions | None = None,
+    estimator: EstimatorOptions | None = None,
     optimizer: optax.GradientTransformation | None = None,
     batch_size: int | None = None,
     num_samples: int | None = None,
     budget: int | None = None,
     initial: Mapping[str, Any] | None = None,
-    initial_scale: float = 0.1,
+    initial_scale: float | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Fit:
@@ -55,27 +55,31 @@ def fit(
         model: the latents and their log densities.
         data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density.
         family: the shape of the approximation, or a mapping from latents to families.
-        algorithm: when the model is evaluated and which evaluations are used.
+        algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
+            which chooses everything else too; for families that are not Gaussian, or if an optimizer or an
+            estimator is given, :class:`isvi.ISGD`.
         estimator: how the ELBO's gradient is estimated from them.
         optimizer: any optax optimizer; by default Adam, with a rate that falls to zero over the budget.
         batch_size: rows per mini-batch; by default 1,000, or all if there are no more than that.
         num_samples: draws per record; shorthand for the estimator's option of that name.
         budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
-        initial: constrained values at which to start, by latent; others start at the image of 0.
-        initial_scale: standard deviation at the start, in the coordinates of the approximation.
+        initial: constrained values at which to start, by latent; others start near the image of 0.
+        initial_scale: standard deviation at the start, in the coordinates of the approximation: by default 0.1, or
+            0.001 for ``Auto``, which finds the right one itself.
         seed: everything random follows from it: the same seed gives the same bits.
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
     """
-    if num_samples is not None:
-        estimator = replace(estimator, num_samples=num_samples)
     dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=seed)
     check_model(model, dataset)
     approximation = approximate(family, model.latents)
     target = Target(model, approximation.coordinates)
+    algorithm, estimator = _choices(approximation, algorithm, estimator, optimizer, num_samples)
     budget = _budget(budget, dataset, estimator)
     optimizer = optimizer or _default_optimizer(budget, estimator, algorithm)
-    params = _start(approximation, model, initial, initial_scale)
-    start_key, run_key = jax.random.split(jax.random.key(seed))
+    jitter_key, start_key, run_key = jax.random.split(jax.random.key(seed), 3)
+    if initial_scale is None:
+        initial_scale = 0.001 if isinstance(algorithm, Auto) else 0.1
+    params = _start(jitter_key, approximation, model, initial, initial_scale)
     check_start(target, dataset, approximation.draw(start_key, params, num_samples=8))
 
     method = build(estimator.bind(target, approximation), algorithm, optimizer, dataset)
@@ -89,6 +93,28 @@ def fit(
     if not outcome.status.good:
         log.warning("%s", outcome.status)
     return Fit(model, approximation, dataset, outcome)
+
+
+def _choices(
+    approximation: Approximation,
+    algorithm: AlgorithmOptions | None,
+    estimator: EstimatorOptions | None,
+    optimizer: optax.GradientTransformation | None,
+    num_samples: int | None,
+) -> tuple[AlgorithmOptions, EstimatorOptions]:
+    """The algorithm and the estimator, as far as the user left them open."""
+    if algorithm is None:
+        open_choice = approximation.gaussian and estimator is None and optimizer is None
+        algorithm = Auto() if open_choice else ISGD()
+    require(
+        optimizer is None or not isinstance(algorithm, Auto),
+        ConfigurationError,
+        "Auto chooses its own steps and takes no optimizer; leave optimizer out, or choose ISGD() or SGD().",
+    )
+    if estimator is None:
+        pairs = isinstance(algorithm, Auto)
+        estimator = Reparameterization(num_samples=2, antithetic=True) if pairs else Reparameterization()
+    return algorithm, estimator if num_samples is None else replace(estimator, num_samples=num_samples)
 
 
 def _batch_size(data: Any, batch_size: int | None) -> int | None:
@@ -115,13 +141,19 @@ def _default_optimizer(
     budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions
 ) -> optax.GradientTransformation:
     """Adam with a rate that falls to zero at about the end of the budget."""
+    if isinstance(algorithm, Auto):
+        return optax.sgd(1.0)  # Auto's gradient is the step itself
     steps_per_record = 1 / (1 - algorithm.t) if isinstance(algorithm, ISGD) and algorithm.policy is None else 1
     steps = max(1, round(budget / estimator.num_samples * steps_per_record))
     return optax.adam(optax.cosine_decay_schedule(0.05, steps))
 
 
 def _start(
-    approximation: Approximation, model: Model, initial: Mapping[str, Any] | None, initial_scale: float
+    key: PRNGKeyArray,
+    approximation: Approximation,
+    model: Model,
+    initial: Mapping[str, Any] | None,
+    initial_scale: float,
 ) -> Params:
     """Variational parameters around the initial values."""
     require(
@@ -136,7 +168,11 @@ def _start(
         ConfigurationError,
         f"initial names {unknown}, which the model does not have; its latents are {sorted(model.latents)}.",
     )
-    values = {name: _initial_value(name, latent, given.get(name)) for name, latent in model.latents.items()}
+    keys = jax.random.split(key, len(model.latents))
+    values = {
+        name: _initial_value(one_key, name, latent, given.get(name))
+        for one_key, (name, latent) in zip(keys, model.latents.items(), strict=True)
+    }
     location = approximation.coordinates.encode(values)
     require(
         bool(jnp.all(jnp.isfinite(location))),
@@ -155,9 +191,10 @@ def _start(
     return approximation.init(location, jnp.full_like(location, initial_scale))
 
 
-def _initial_value(name: str, latent: Latent, given: Any) -> Array:
+def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Any) -> Array:
     if given is None:
-        return latent.transform(jnp.zeros(latent.unconstrained_shape))
+        # Not exactly 0: components of a mixture that start alike would stay alike.
+        return latent.transform(0.01 * jax.random.normal(key, latent.unconstrained_shape))
     value = jnp.asarray(given, jnp.result_type(float))
     require(
         jnp.broadcast_shapes(value.shape, latent.shape) == latent.shape,

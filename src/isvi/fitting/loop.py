@@ -59,7 +59,8 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     step_key, schedule_key = run_keys(key)
 
     def going_on(until: Array, loop: LoopState) -> Array:
-        return (loop.state.gradients < until) & (loop.state.failures < TOLERATED_FAILURES)
+        in_budget = (loop.state.gradients < until) & (loop.state.failures < TOLERATED_FAILURES)
+        return in_budget & jnp.logical_not(method.converged(loop.state))
 
     def one_step(dataset: Dataset, loop: LoopState) -> LoopState:
         key = jax.random.fold_in(step_key, loop.state.steps)

@@ -26,7 +26,7 @@ class Record(NamedTuple):
     batch: Int[Array, "*records"]
     """Index of the mini-batch b."""
     share: Float[Array, "*records"]
-    """|b|/N: the record's say in a sum over records. 0 marks an empty slot."""
+    """1/B: the record's say in a sum over records. 0 marks an empty slot."""
 
     @property
     def finite(self) -> Bool[Array, ""]:

@@ -17,8 +17,8 @@ class RecordStore(NamedTuple):
 
     @classmethod
     def empty(cls, template: Record, slots: int) -> "RecordStore":
-        """``template`` gives the shapes of one record."""
-        return cls(jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), template), jnp.int32(0))
+        """``template`` is an empty record; all slots hold a copy of it."""
+        return cls(jax.tree.map(lambda leaf: jnp.tile(leaf, (slots,) + (1,) * leaf.ndim), template), jnp.int32(0))
 
     @property
     def slots(self) -> int:

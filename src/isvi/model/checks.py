@@ -9,12 +9,15 @@ import numpy as np
 
 from isvi.core.errors import ConfigurationError, IsviError, ModelError, require
 from isvi.data.dataset import Dataset
+from isvi.model.external import ExternalModel, ExternalTarget, check_external_start
 from isvi.model.model import Model
 from isvi.model.target import Target
 
 
 def check_model(model: Model, dataset: Dataset) -> None:
     """Trace both densities: names, shapes, and which latents they use. Evaluates nothing."""
+    if isinstance(model, ExternalModel):
+        return  # cannot be traced: check_start evaluates it once
     has_data = dataset.full is not None
     require(
         model.log_likelihood is None or has_data,
@@ -92,6 +95,8 @@ def _row_names(rows: Any) -> set[str]:
 
 def check_start(target: Target, dataset: Dataset, draws: jax.Array) -> None:
     """Evaluate the model at draws from the initial approximation; everything must be finite."""
+    if isinstance(target, ExternalTarget):
+        return check_external_start(target, dataset, draws)
 
     def parts(draws: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
         def likelihood(rows: Any, num_rows: int) -> tuple[jax.Array, jax.Array]:

@@ -1,6 +1,6 @@
 """The model as the user writes it: in constrained space, with named latents."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ from isvi.core.latents import Latent
 
 LogPrior = Callable[[dict[str, Array]], Array]
 LogLikelihood = Callable[[dict[str, Array], Any], Array]
+Report = Callable[[dict[str, Array]], Mapping[str, Any]]
+Predict = Callable[[dict[str, Array], Any, int], Mapping[str, Any]]
+Unreport = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,15 @@ class Model:
         log_prior: ``log_prior(z) -> scalar``. With no likelihood, this is the whole log density.
         log_likelihood: ``log_likelihood(z, batch) -> scalar``, summed over the rows of the batch.
             ``batch`` has the structure of the data passed to :func:`isvi.fit`.
+        report: ``report(draws) -> dict``: what the posterior shows for draws of the latents (with a leading
+            axis), if that is more than the latents themselves: quantities computed from them, or their values
+            in the space that the user of a front end thinks in.
+        unreport: the way back, for initial values that the user gives in that space.
+        predict: ``predict(draws, data, seed) -> dict`` of posterior predictive draws; ``data`` None means the
+            rows that were fitted.
+        dims: names of the axes of what is reported, by latent, for ArviZ.
+        coords: labels along these axes.
+        groups: further groups of the DataTree, such as ``{"observed_data": {...}}``.
 
     >>> import isvi, jax.numpy as jnp
     >>> from jax.scipy.stats import norm
@@ -38,6 +50,12 @@ class Model:
     latents: Mapping[str, Latent]
     log_prior: LogPrior
     log_likelihood: LogLikelihood | None = None
+    report: Report | None = None
+    unreport: Unreport | None = None
+    predict: Predict | None = None
+    dims: Mapping[str, Sequence[str]] | None = None
+    coords: Mapping[str, Sequence[Any]] | None = None
+    groups: Mapping[str, Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         require(

@@ -16,9 +16,9 @@ from isvi.model.model import Model
 class Target:
     """log p(x, z) of a model in the coordinates of an approximation.
 
-    A mini-batch b gives ``(N/|b|) log p(x_b | z) + log p(z) + log|det J|``: an unbiased estimate of the
-    log joint of all rows. Weighted by the mini-batches' shares |b|/N these sum to the log joint itself, with
-    the prior counted once, also when the last mini-batch is shorter.
+    One of B mini-batches gives ``B log p(x_b | z) + log p(z) + log|det J|``: an unbiased estimate of the log
+    joint of all rows, as every epoch visits each mini-batch once. Weighted by their shares 1/B they sum to the
+    log joint itself, with the prior counted once, also when the last mini-batch is shorter.
     """
 
     model: Model
@@ -27,14 +27,14 @@ class Target:
     def log_prior(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
         """The log prior density of z, with the Jacobians of the constraints."""
         values, log_jacobian = self.coordinates.decode(z)
-        return (self.model.log_prior(values) + log_jacobian).astype(z.dtype)
+        return jnp.asarray(self.model.log_prior(values) + log_jacobian, z.dtype)
 
     def log_likelihood(self, z: Float[Array, " dim"], rows: Any) -> Float[Array, ""]:
         """The log likelihood of some rows."""
         if self.model.log_likelihood is None:
             return jnp.zeros((), z.dtype)
         values, _ = self.coordinates.decode(z)
-        return self.model.log_likelihood(values, rows).astype(z.dtype)
+        return jnp.asarray(self.model.log_likelihood(values, rows), z.dtype)
 
     def log_joint(self, z: Float[Array, " dim"], rows: Any, scale: float) -> Float[Array, ""]:
         """The log joint of some rows, with their likelihood multiplied by ``scale``."""
@@ -55,7 +55,7 @@ class Target:
         """The log joint at each draw, estimated from one mini-batch."""
 
         def on_rows(rows: Any, num_rows: int) -> Array:
-            return jax.vmap(self.log_joint, (0, None, None))(draws, rows, batch.dataset.size / num_rows)
+            return jax.vmap(self.log_joint, (0, None, None))(draws, rows, batch.scale)
 
         return batch.apply(on_rows)
 
@@ -66,6 +66,6 @@ class Target:
 
         def on_rows(rows: Any, num_rows: int) -> tuple[Array, Array]:
             evaluate = jax.vmap(jax.value_and_grad(self.log_joint), (0, None, None))
-            return evaluate(draws, rows, batch.dataset.size / num_rows)
+            return evaluate(draws, rows, batch.scale)
 
         return batch.apply(on_rows)

@@ -1,0 +1,57 @@
+# `make demo` and `make test` need nothing but python3 (3.11 or later) and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+
+.PHONY: demo test test-all lint format format-check types check benchmark reproduce clean help
+
+help:  ## Show this list.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1: /' | awk -F': ' '{printf "make %-13s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.demo  ## Fit a regression to 327,000 flights and show what came out.
+	$(BIN)/isvi demo
+
+test: $(VENV)/.dev  ## Run the tests.
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.dev  ## Run the tests, the long ones too.
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+lint: $(VENV)/.dev  ## Look for mistakes.
+	$(BIN)/ruff check .
+
+format: $(VENV)/.dev  ## Lay the code out.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+format-check: $(VENV)/.dev  ## Check the layout without changing it.
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## Check the types.
+	$(BIN)/mypy
+
+check: test lint format-check types  ## All of the above that a change must pass.
+
+benchmark: $(VENV)/.dev  ## Measure what a reuse step costs on this machine.
+	$(BIN)/python benchmarks/reuse_cost.py
+
+reproduce: $(VENV)/.dev  ## Reproduce the paper's experiments.
+	$(BIN)/python -m reproduce
+
+clean:  ## Remove the virtual environment and what was written.
+	rm -rf $(VENV) demo-output
+
+# Installed once; again only when the requirements change.
+$(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
+	$(INSTALL) ".[demo]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
+	$(INSTALL) ".[dev]"
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "isvi needs Python 3.11 or later; " + sys.executable + " is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@

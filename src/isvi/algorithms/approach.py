@@ -1,0 +1,108 @@
+"""Coming near the posterior from anywhere, whatever its scale: the first phase of :class:`isvi.Auto`.
+
+Nothing is known at the start, not even the order of magnitude of each entry's posterior standard deviation. It
+is guessed from the spread of a few mini-batches' gradients (the empirical Fisher information), which scales as it
+should; from then on it follows the curvature along each record's mirrored pair. The mean moves by diagonal Newton
+steps inside a radius, in standard deviations, that grows while an entry's gradients keep their sign and shrinks
+when they flip. When the signs of successive mini-batches no longer agree, the mean is where mini-batch noise takes
+over, and the memory of all mini-batches can.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from isvi.memory.record import Record
+
+RECORDS_TO_LOOK = 4
+"""Records made before the first step, to learn the scale."""
+LEAST_STEPS = 20
+MOST_STEPS = 300
+AGREEMENT_OF_NOISE = 0.05
+"""Mean agreement of successive gradients' signs (1: all keep, -1: all flip) at which the approach ends."""
+LARGEST_CHANGE = 3.0
+"""A step changes no precision by more than this factor."""
+
+
+class Approach(NamedTuple):
+    """The state of the first phase."""
+
+    records: Int[Array, ""]
+    mean: Float[Array, " dim"]
+    """Mean of the first records' gradients, and the sum of squares around it."""
+    squares: Float[Array, " dim"]
+    slope: Float[Array, " dim"]
+    """Sum of the first records' curvatures, by magnitude."""
+    precision: Float[Array, " dim"]
+    radius: Float[Array, " dim"]
+    last_step: Float[Array, " dim"]
+    agreement: Float[Array, ""]
+
+    @classmethod
+    def start(cls, dim: int, dtype: jnp.dtype) -> "Approach":
+        zeros, ones = jnp.zeros(dim, dtype), jnp.ones(dim, dtype)
+        return cls(jnp.int32(0), zeros, zeros, zeros, ones, ones, zeros, jnp.ones((), dtype))
+
+    @property
+    def over(self) -> Bool[Array, ""]:
+        steps = self.records - RECORDS_TO_LOOK
+        settled = (steps > LEAST_STEPS) & (self.agreement < AGREEMENT_OF_NOISE)
+        return settled | (steps >= MOST_STEPS)
+
+
+def approach(
+    state: Approach, location: Float[Array, " dim"], scale: Float[Array, " dim"], record: Record
+) -> tuple[Approach, Array]:
+    """Use one record of mirrored pairs, drawn with these standard deviations around this location: the new state,
+    and where the mean goes."""
+    gradient = record.gradient.mean(axis=0)
+    slope = _slope(record, scale)
+    looking = state.records < RECORDS_TO_LOOK
+    looked, moved = _look(state, gradient, slope, record.share), _move(state, gradient, slope)
+    state = jax.tree.map(lambda one, other: jnp.where(looking, one, other), looked, moved)
+    return state, location + jnp.where(looking, 0, state.last_step)
+
+
+def _slope(record: Record, scale: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """Curvature along the pairs. Divided by the expected, not the actual, squared distance of a pair: an entry whose
+    two draws happen to lie close together would otherwise have a wild slope."""
+    half = record.draws.shape[0] // 2
+    draws = record.draws[:half] - record.draws[half:]
+    gradients = record.gradient[half:] - record.gradient[:half]
+    return (draws * gradients).sum(axis=0) / (4 * half * scale**2)
+
+
+def _look(state: Approach, gradient: Array, slope: Array, share: Array) -> Approach:
+    """Gather the spread of gradients between mini-batches; at the end, guess the precisions from it."""
+    records = state.records + 1
+    mean = state.mean + (gradient - state.mean) / records
+    squares = state.squares + (gradient - state.mean) * (gradient - mean)
+    slope = state.slope + jnp.abs(slope)
+    # With one mini-batch there is no spread: the scale at which the log joint changes by about one instead.
+    spread = jnp.where(share < 1, share * squares / jnp.maximum(records - 1, 1), mean**2)
+    precision = jnp.maximum(spread, slope / records)
+    precision = jnp.maximum(precision, 1e-12 * precision.max())
+    return state._replace(records=records, mean=mean, squares=squares, slope=slope, precision=precision)
+
+
+def _move(state: Approach, gradient: Array, slope: Array) -> Approach:
+    steps = state.records - RECORDS_TO_LOOK
+    rate = jnp.maximum(0.1, (steps + 1.0) ** -0.7).astype(gradient.dtype)
+    # The square keeps the precision positive whatever the slope.
+    change = slope - state.precision
+    precision = state.precision + rate * change + 0.5 * (rate * change) ** 2 / state.precision
+    precision = jnp.clip(precision, state.precision / LARGEST_CHANGE, state.precision * LARGEST_CHANGE)
+
+    kept = jnp.sign(gradient) * jnp.sign(state.last_step)
+    radius = jnp.clip(state.radius * jnp.where(kept > 0, 1.5, jnp.where(kept < 0, 0.5, 1.0)), 0.05, 1e6)
+    reach = radius * precision**-0.5
+    agreement = jnp.where(steps > 0, 0.9 * state.agreement + 0.1 * jnp.mean(kept), state.agreement)
+    return state._replace(
+        records=state.records + 1,
+        precision=precision,
+        radius=radius,
+        last_step=jnp.clip(0.5 * gradient / precision, -reach, reach),
+        agreement=agreement,
+    )

@@ -1,0 +1,6 @@
+"""Real data with a model and a known answer, for the demo and the benchmarks."""
+
+from isvi.datasets.flights import Flights, load_flights
+from isvi.datasets.logistic import LogisticRegression
+
+__all__ = ["Flights", "LogisticRegression", "load_flights"]

@@ -1,0 +1,120 @@
+"""Student's t, for real latents whose posterior has heavier tails than a Gaussian."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpyro import distributions
+from numpyro.distributions import constraints
+
+from isvi.core.errors import ConfigurationError, require
+from isvi.core.latents import Latent
+from isvi.families.base import LocationScale, Plan, require_support
+from isvi.families.dirichlet import beta_velocity, interior
+
+DF_RANGE = (2.1, 200.0)
+"""Where the degrees of freedom may go. At 2 and below the variance is infinite, and with it the ELBO of any
+posterior with Gaussian tails. (Up to 4 the gradient for the scale has infinite variance on such a posterior;
+that is noise, not bias.) Above 200 a t is a Gaussian to within 2e-5 nats, so its df has nothing left to
+gain: without an end, Adam would walk there for ever."""
+
+
+@jax.custom_jvp
+def t_path(df: Float[Array, " dim"], noise: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """``noise``, as it moves with the degrees of freedom at a fixed level of the CDF of the standard t."""
+    return noise
+
+
+@t_path.defjvp
+def _t_path_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    """y = df / (df + t^2) ~ Beta(df/2, 1/2) and log t^2 = log df - logit(y), so that
+    d log|t| / d df = (1/df - dlogit(y)/da / 2) / 2 with a = df/2."""
+    df, noise = primals
+    square = noise**2 / df
+    y, rest = 1 / (1 + square), 1 / (1 + 1 / square)
+    velocity = beta_velocity(interior(y), rest, df / 2, jnp.full_like(df, 0.5))
+    return noise, noise * 0.5 * (1 / df - 0.5 * velocity) * tangents[0]
+
+
+class StudentTParams(NamedTuple):
+    """z = loc + exp(log_scale) * t. ``lightness`` of the tails runs over the reals as log df runs over its range;
+    it is None, and no parameter, where df is fixed."""
+
+    loc: Float[Array, " dim"]
+    log_scale: Float[Array, " dim"]
+    lightness: Float[Array, " dim"] | None
+
+
+@dataclass(frozen=True)
+class StudentTFactors(LocationScale):
+    """``count`` univariate t distributions, with ``df`` fixed or, if None, one to be learned for each."""
+
+    size: int = 1
+    df: float | None = None
+
+    def init(self, location: Array, scale: Array) -> StudentTParams:
+        """``scale`` is the standard deviation: exp(log_scale) sqrt(df / (df - 2))."""
+        # Half-way: df of about 20.
+        params = StudentTParams(location, jnp.log(scale), jnp.zeros_like(location) if self.df is None else None)
+        return params._replace(log_scale=params.log_scale + 0.5 * jnp.log1p(-2 / self.degrees(params)))
+
+    def degrees(self, params: StudentTParams) -> Float[Array, " dim"]:
+        """The degrees of freedom."""
+        if self.df is not None:
+            return jnp.full_like(params.loc, self.df)
+        assert params.lightness is not None  # it is only where df is fixed
+        least, most = map(math.log, DF_RANGE)
+        return jnp.exp(least + (most - least) * jax.nn.sigmoid(params.lightness))
+
+    def transform(self, params: StudentTParams, noise: Array) -> Array:
+        return params.loc + jnp.exp(params.log_scale) * noise
+
+    def standardize(self, params: StudentTParams, z: Array) -> Array:
+        return (z - params.loc) * jnp.exp(-params.log_scale)
+
+    def log_jacobian(self, params: StudentTParams, z: Array) -> Array:
+        return params.log_scale
+
+    def base_draw(self, key: PRNGKeyArray, params: StudentTParams, num_samples: int, dtype: Any) -> Array:
+        return jax.random.t(key, self.degrees(params), (num_samples, self.dim), dtype)
+
+    def base_log_prob(self, params: StudentTParams, noise: Array) -> Array:
+        # numpyro's constants are double where doubles are enabled.
+        return distributions.StudentT(self.degrees(params)).log_prob(noise).astype(noise.dtype)
+
+    def path(self, params: StudentTParams, z: Array) -> Array:
+        noise = jax.lax.stop_gradient(self.standardize(params, z))
+        if self.df is None:
+            noise = t_path(self.degrees(params), noise)
+        return self.transform(params, noise)
+
+    def entropy(self, params: StudentTParams) -> Array:
+        return distributions.StudentT(self.degrees(params)).entropy() + params.log_scale
+
+
+@dataclass(frozen=True)
+class StudentT:
+    """An independent Student t for every entry of real latents.
+
+    Attributes:
+        df: degrees of freedom, above 2. By default every entry learns its own, between 2.1 and 200.
+    """
+
+    df: float | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.df is None or self.df > 2,
+            ConfigurationError,
+            f"StudentT(df=...) must be above 2, where the variance is finite; got {self.df!r}.",
+        )
+
+    def plan(self, latents: Mapping[str, Latent]) -> Plan:
+        reals = (type(constraints.real), type(constraints.real_vector))
+        require_support("StudentT()", "real latents", latents, reals)
+        dim = sum(latent.size for latent in latents.values())
+        return Plan(tuple(latents), constrained=True, factors=(StudentTFactors(dim, df=self.df),))

@@ -1,0 +1,92 @@
+"""The loop for models that are evaluated on the host: compiled between records, never while one is made."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from isvi.algorithms.step import Method
+from isvi.data.dataset import Dataset
+from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, run_keys
+from isvi.memory.record import Record
+
+YES, NO = np.array(True), np.array(False)
+
+Request = tuple[Bool[Array, ""], PRNGKeyArray, Int[Array, ""]]
+"""Whether a record is wanted now, the key to make it with, and the mini-batch."""
+
+
+class HostRun:
+    """``run(loop, dataset, until)``, with the contract and the random numbers of :func:`isvi.fitting.loop.make_run`.
+
+    The model is called once per record. The step that takes a record in and all steps that reuse it, up to the
+    next record, are one compiled loop.
+
+    Attributes:
+        last: the state at the latest call of the model: what is left if it raises.
+    """
+
+    def __init__(self, method: Method, key: PRNGKeyArray) -> None:
+        self.last: LoopState | None = None
+        self._method = method
+        self._step_key, self._schedule_key = run_keys(key)
+        self._proceed = jax.jit(self._steps)
+
+    def __call__(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> LoopState:
+        record, finite, fresh = loop.state.memory.newest, YES, NO
+        while True:
+            loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until)
+            self.last = loop
+            if not wanted:
+                return loop
+            try:
+                state = loop.state
+                record, finite = self._method.record(key, state.params, state.memory.newest, dataset.batch(index))
+            except Exception as error:
+                error.add_note(
+                    f"(raised by the model, which isvi called for step {int(loop.state.steps):,} of a fit, after "
+                    f"{int(loop.state.gradients):,} model gradients; the state before this call was kept)"
+                )
+                raise
+            fresh = YES
+
+    def lower(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> "HostRun":
+        """Compile the loop, as ``make_run(...).lower(...).compile()`` does, without calling the model."""
+        jax.block_until_ready(self._proceed(loop, loop.state.memory.newest, YES, NO, jnp.int32(0)))
+        return self
+
+    def compile(self) -> "HostRun":
+        return self
+
+    def _steps(
+        self, loop: LoopState, record: Record, finite: Array, fresh: Array, until: Array
+    ) -> tuple[LoopState, Request]:
+        """A step with the record, if it is fresh; then steps that reuse it, until another is wanted or the budget
+        is used. One loop for both, since a record once taken in is the newest."""
+
+        def going_on(loop: LoopState) -> Array:
+            return (loop.state.gradients < until) & (loop.state.failures < TOLERATED_FAILURES)
+
+        def step_key(loop: LoopState) -> PRNGKeyArray:
+            return jax.random.fold_in(self._step_key, loop.state.steps)
+
+        def wanted(loop: LoopState) -> Array:
+            return jnp.asarray(self._method.wants_record(step_key(loop), loop.state))
+
+        def takes_step(carry: tuple[LoopState, Array]) -> Array:
+            loop, fresh = carry
+            return fresh | (going_on(loop) & ~wanted(loop))
+
+        def step(carry: tuple[LoopState, Array]) -> tuple[LoopState, Array]:
+            loop, fresh = carry
+            state, info = self._method.advance(loop.state, record, fresh, finite | ~fresh)
+            schedule = loop.schedule.advance(self._schedule_key, info.fresh)
+            return LoopState(state, schedule, loop.tally.add(info)), jnp.array(NO)
+
+        loop, _ = jax.lax.while_loop(takes_step, step, (loop, fresh))
+        return loop, (going_on(loop) & wanted(loop), jax.random.fold_in(step_key(loop), 1), loop.schedule.next_index)
+
+
+def make_host_run(method: Method, key: PRNGKeyArray) -> HostRun:
+    """The counterpart of :func:`isvi.fitting.loop.make_run` for a method whose target is evaluated on the host."""
+    return HostRun(method, key)

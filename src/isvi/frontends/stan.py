@@ -1,0 +1,247 @@
+"""Stan programs, in Stan's own unconstrained space.
+
+The program is compiled once and evaluated on the host, with all constants and with the Jacobians of its
+constraints, so ELBOs are comparable with those of other front ends. Two ways to compile: BridgeStan, for ordinary
+use; or the compiler and headers in the httpstan package, which needs no download beyond the package itself.
+"""
+
+import json
+import logging
+import math
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from jaxtyping import Array
+
+from isvi.core.errors import ConfigurationError, DataError, ModelError, require
+from isvi.core.latents import Latent, real
+from isvi.frontends.extras import import_extra
+from isvi.model.external import External, ExternalModel, no_log_prior
+
+log = logging.getLogger("isvi")
+
+Builder = Literal["auto", "bridgestan", "httpstan"]
+
+
+class StanModel(Protocol):
+    """A compiled program with its data; the part of ``bridgestan.StanModel`` that is used here."""
+
+    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]: ...
+    def param_unc_names(self) -> list[str]: ...
+    def log_density_gradient(self, theta_unc: np.ndarray) -> tuple[float, np.ndarray]: ...
+    def param_constrain(
+        self, theta_unc: np.ndarray, *, include_tp: bool = False, include_gq: bool = False, rng: Any = None
+    ) -> np.ndarray: ...
+    def param_unconstrain_json(self, theta_json: str) -> np.ndarray: ...
+    def new_rng(self, seed: int) -> Any: ...
+
+
+def from_stan(
+    program: str | Path, data: Mapping[str, Any] | str | Path | None = None, *, builder: Builder = "auto"
+) -> ExternalModel:
+    """A Stan program and its data as a model for :func:`isvi.fit`. Needs the extra ``isvi[stan]`` and a C++ compiler.
+
+    Results are in the program's own names and constrained space, with transformed parameters; ``Fit.predict`` gives
+    its generated quantities. Every evaluation uses all the data.
+
+    Args:
+        program: Stan code, or the path of a file that ends in ``.stan``.
+        data: a dict of numbers and arrays, or the path of a JSON file.
+        builder: ``"bridgestan"``, which downloads Stan's sources on first use; ``"httpstan"``, whose package carries
+            them; ``"auto"`` takes BridgeStan if it is installed, except if its sources would have to be downloaded and
+            httpstan is there.
+    """
+    require(
+        builder in ("auto", "bridgestan", "httpstan"),
+        ConfigurationError,
+        f"builder must be 'auto', 'bridgestan' or 'httpstan'; got {builder!r}.",
+    )
+    code = _code(program)
+    text = _as_json(data)
+    build = _bridgestan if _choose(builder) == "bridgestan" else _httpstan
+    return from_stan_model(build(code, text))
+
+
+def from_stan_model(model: StanModel) -> ExternalModel:
+    """An already compiled ``bridgestan.StanModel`` as a model for :func:`isvi.fit`."""
+    program = StanProgram(model)
+    latents = program.latents
+    require(len(latents) > 0, ModelError, "The Stan program has no parameters: nothing to fit.")
+    return ExternalModel(
+        latents,
+        no_log_prior,
+        report=program.report,
+        unreport=program.unreport,
+        predict=program.predict,
+        external=External(program.value_and_grad, door="isvi.from_stan"),
+    )
+
+
+@dataclass
+class StanProgram:
+    """A compiled program, in terms of named latents."""
+
+    model: StanModel
+    _lock: Lock = field(default_factory=Lock)
+    _accepted: bool = False
+
+    @cached_property
+    def latents(self) -> dict[str, Latent]:
+        """The parameters, each with as many unconstrained entries as Stan gives it."""
+        counts: dict[str, list[str]] = {}
+        for name in self.model.param_unc_names():
+            counts.setdefault(_base(name), []).append(name)
+        return {base: real() if names == [base] else real(len(names)) for base, names in counts.items()}
+
+    def value_and_grad(self, values: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+        """The log density in the unconstrained space. Where the program rejects, there is none: NaN."""
+        z = np.concatenate([np.ravel(values[name]) for name in self.latents])
+        try:
+            with self._lock:
+                value, gradient = self.model.log_density_gradient(z)
+            self._accepted = True
+        except RuntimeError as error:
+            if not self._accepted:
+                raise ModelError(f"The Stan program cannot be evaluated where the fit starts: {error}") from error
+            log.info("Stan rejected a draw: %s", error)
+            value, gradient = math.nan, np.full_like(z, math.nan)
+        return value, self._named(np.asarray(gradient))
+
+    def report(self, draws: dict[str, Array]) -> dict[str, np.ndarray]:
+        """Parameters and transformed parameters, in constrained space."""
+        names = self.model.param_names(include_tp=True)
+        return _unpack(names, self._each(draws, lambda z: self.model.param_constrain(z, include_tp=True)))
+
+    def predict(self, draws: dict[str, Array], data: Any, seed: int) -> dict[str, np.ndarray]:
+        """Generated quantities."""
+        require(
+            data is None,
+            ConfigurationError,
+            "A Stan program predicts in its generated quantities, from the data it was built with: predict() takes no data.",
+        )
+        names = self.model.param_names(include_tp=True, include_gq=True)
+        known = {_base(name) for name in self.model.param_names(include_tp=True)}
+        rng = self.model.new_rng(seed)
+        values = self._each(
+            draws, lambda z: self.model.param_constrain(z, include_tp=True, include_gq=True, rng=rng)
+        )
+        found = {name: value for name, value in _unpack(names, values).items() if name not in known}
+        require(len(found) > 0, ConfigurationError, "The Stan program has no generated quantities to predict with.")
+        return found
+
+    def unreport(self, initial: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Unconstrained values of initial values in constrained space; parameters not named start at the image of 0."""
+        latents = self.latents
+        unknown = sorted(set(initial) - set(latents))
+        require(
+            not unknown,
+            ConfigurationError,
+            f"initial names {unknown}, which the Stan program does not have; its parameters are {sorted(latents)}.",
+        )
+        zero = np.zeros(sum(latent.size for latent in latents.values()))
+        middle = _unpack(self.model.param_names(), self.model.param_constrain(zero)[None])
+        values = {name: initial.get(name, middle[name][0]) for name in middle}
+        return self._named(self.model.param_unconstrain_json(_as_json(values)))
+
+    def _named(self, z: np.ndarray) -> dict[str, np.ndarray]:
+        ends = np.cumsum([latent.size for latent in self.latents.values()])
+        parts = zip(self.latents.items(), np.split(z, ends[:-1]), strict=True)
+        return {name: part.reshape(latent.shape) for (name, latent), part in parts}
+
+    def _each(self, draws: dict[str, Array], function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        flat = np.concatenate([np.reshape(draws[name], (len(draws[name]), -1)) for name in self.latents], axis=1)
+        with self._lock:
+            return np.stack([function(z) for z in np.ascontiguousarray(flat, np.float64)])
+
+
+def _base(name: str) -> str:
+    """The variable that an entry such as ``theta.2.1`` belongs to."""
+    return re.split(r"[.:]", name, maxsplit=1)[0]
+
+
+def _unpack(names: list[str], values: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays by variable from Stan's flat list, where ``theta.2.1`` is entry [1, 0] (numbers from 1)."""
+    columns: dict[str, list[tuple[tuple[int, ...], int]]] = {}
+    for column, name in enumerate(names):
+        base, *indices = name.split(".")
+        columns.setdefault(base, []).append((tuple(int(index) - 1 for index in indices), column))
+    arrays = {}
+    for base, entries in columns.items():
+        shape = tuple(max(index) + 1 for index in zip(*(index for index, _ in entries), strict=True))
+        arrays[base] = np.empty((len(values), *shape))
+        for index, column in entries:
+            arrays[base][(slice(None), *index)] = values[:, column]
+    return arrays
+
+
+def _code(program: str | Path) -> str:
+    if isinstance(program, Path) or (str(program).endswith(".stan") and "\n" not in str(program)):
+        path = Path(program)
+        require(path.is_file(), ConfigurationError, f"There is no Stan file {str(path)!r}.")
+        return path.read_text()
+    return str(program)
+
+
+def _as_json(data: Mapping[str, Any] | str | Path | None) -> str:
+    """Data as Stan's JSON."""
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        require(path.is_file(), DataError, f"There is no JSON file {str(path)!r}.")
+        return path.read_text()
+    return json.dumps({name: _plain(name, value) for name, value in (data or {}).items()})
+
+
+def _plain(name: str, value: Any) -> Any:
+    array = np.asarray(value)
+    require(
+        array.dtype.kind in "fiub",
+        DataError,
+        f"Stan data must be numbers; {name!r} has dtype {array.dtype}.",
+    )
+    return (array.astype(int) if array.dtype.kind == "b" else array).tolist()
+
+
+def _choose(builder: Builder) -> Literal["bridgestan", "httpstan"]:
+    if builder != "auto":
+        return builder
+    if find_spec("httpstan") is None:
+        return "bridgestan"
+    return "bridgestan" if find_spec("bridgestan") is not None and _has_sources() else "httpstan"
+
+
+def _has_sources() -> bool:
+    """Whether BridgeStan can compile without downloading anything."""
+    from bridgestan import compile as compiling
+
+    try:
+        compiling.verify_bridgestan_path(compiling.os.environ.get("BRIDGESTAN") or compiling.CURRENT_BRIDGESTAN)
+    except ValueError:
+        return False
+    return True
+
+
+def _bridgestan(code: str, data: str) -> StanModel:
+    bridgestan = import_extra("bridgestan", "stan", "isvi.from_stan")
+    # Compiled programs stay, under a name that says what is in them.
+    folder = Path(tempfile.gettempdir()) / "isvi-bridgestan" / sha256(code.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "program.stan"
+    if not path.exists():
+        path.write_text(code)
+    return bridgestan.StanModel(str(path), data, warn=False)
+
+
+def _httpstan(code: str, data: str) -> StanModel:
+    import_extra("httpstan", "stan", "isvi.from_stan(builder='httpstan')")
+    from isvi.frontends.stan_build import CompiledStan, compile_program
+
+    return CompiledStan(compile_program(code), data)

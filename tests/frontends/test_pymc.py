@@ -1,0 +1,119 @@
+"""PyMC models: the same density as PyMC's, its names and transforms, and the way back."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import isvi
+from isvi.data import Dataset
+from isvi.families import approximate
+from isvi.model import make_target
+
+pm = pytest.importorskip("pymc", reason="PyMC is not installed: pip install 'isvi[pymc]'")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+N = 23
+RNG = np.random.default_rng(0)
+X, GROUP, Y = RNG.normal(size=N), RNG.integers(0, 3, size=N), RNG.normal(size=N)
+
+
+@pytest.fixture(scope="module")
+def regression() -> Any:
+    with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
+        x, group, y = pm.Data("x", X), pm.Data("member", GROUP), pm.Data("outcome", Y)
+        offset = pm.Data("offset", 0.5)  # not per row
+        centre = pm.Normal("centre", offset, 5)
+        spread = pm.HalfNormal("spread", 2)
+        level = pm.Normal("level", centre, spread, dims="group")
+        pm.Uniform("below", 0, spread)  # a support that moves
+        pm.Dirichlet("mix", np.ones(3))
+        slope = pm.Uniform("slope", -3, 3)
+        pm.Deterministic("double", 2 * slope)
+        pm.Potential("soft", -0.5 * slope**2)
+        fitted = pm.Deterministic("fitted", level[group] + slope * x)
+        pm.Normal("y", fitted, 0.5, observed=y)
+    return model
+
+
+def test_density_is_pymcs_over_mini_batches(regression: Any) -> None:
+    """In the same unconstrained space, in float64; the last mini-batch is shorter."""
+    x64 = jax.config.jax_enable_x64
+    bound = isvi.from_pymc(regression).bind(None, 5)
+    assert jax.config.jax_enable_x64 == x64, "exporting must not switch JAX's precision"
+    assert sorted(bound.data) == ["member", "outcome", "x"]
+    names = ["centre", "spread", "level", "below_interval__", "mix", "slope"]
+    assert list(bound.model.latents) == names
+    with jax.enable_x64(True):
+        target = make_target(bound.model, approximate(isvi.MeanField(), bound.model.latents).coordinates)
+        z = 0.5 * jax.random.normal(jax.random.key(0), (1, target.coordinates.size), dtype=jnp.float64)
+        point = {
+            regression.rvs_to_values[rv].name: np.asarray(z[0, entry.start : entry.stop]).reshape(entry.shape)
+            for rv, entry in zip(regression.free_RVs, target.coordinates.entries, strict=True)
+        }
+        dataset = Dataset.from_arrays(bound.data, 5)
+        parts = [target.values(z, dataset.batch(b)) * dataset.batch(b).share for b in range(dataset.num_batches)]
+        expected = float(regression.compile_logp()(point))
+        assert float(sum(parts)[0]) == pytest.approx(expected, rel=1e-6)
+        assert float(target.exact_values(z, dataset)[0]) == pytest.approx(expected, rel=1e-6)
+        values, _ = target.coordinates.decode(z[0])
+        np.testing.assert_allclose(target.coordinates.encode(values), z[0], rtol=1e-6, atol=1e-9)
+
+
+def test_result_goes_back_to_pymc(regression: Any) -> None:
+    from isvi.frontends.pymc import as_trace
+
+    fit = isvi.fit(isvi.from_pymc(regression), batch_size=10, algorithm=isvi.ISGD(), budget=100)
+    tree = fit.to_datatree(20)
+    assert tree["posterior"]["level"].dims == ("chain", "draw", "group")
+    assert {"below", "double"} <= set(tree["posterior"].data_vars)
+    assert "fitted" not in tree["posterior"]
+    assert set(tree.children) == {"posterior", "constant_data", "observed_data"}
+    with regression:
+        predicted = pm.sample_posterior_predictive(as_trace(tree), random_seed=0, progressbar=False)
+    assert predicted["posterior_predictive"]["y"].shape == (1, 20, N)
+    assert fit.predict(num_samples=4)["y"].shape == (4, N)
+    new = fit.predict({"x": np.zeros(2), "member": np.array([0, 1]), "outcome": np.zeros(2)}, num_samples=400)
+    assert new["y"].shape == (400, 2)
+    np.testing.assert_array_equal(regression["x"].get_value(), X)
+    # The levels are those of the posterior, not drawn anew: predictions average to them.
+    levels = fit.sample(400)["level"][:, :2].mean(axis=0)
+    np.testing.assert_allclose(new["y"].mean(axis=0), levels, atol=5 * 0.5 / np.sqrt(400))
+
+
+def test_plain_observations_are_used_at_once() -> None:
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        pm.Normal("y", mean, 1, observed=Y)
+    bound = isvi.from_pymc(model).bind()
+    assert bound.data is None
+    expected = float(model.compile_logp()({"mean": np.array(0.3)}))
+    assert float(bound.model.log_prior({"mean": jnp.array(0.3)})) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(isvi.ConfigurationError, match="pm.Data"):
+        isvi.from_pymc(model).bind(None, 5)
+
+
+def test_variables_per_row_need_all_rows() -> None:
+    with pm.Model() as model:
+        y = pm.Data("outcome", Y)
+        level = pm.Normal("level", shape=N)
+        pm.Normal("y", level, 1, observed=y)
+    with pytest.raises(isvi.ModelError, match="cannot be cut"):
+        isvi.from_pymc(model).bind(None, 5)
+    assert isvi.from_pymc(model).bind().batch_size == N
+
+
+def test_refused_with_advice() -> None:
+    with pm.Model() as model:
+        kind = pm.Bernoulli("kind", 0.5)
+        pm.Normal("y", kind, 1, observed=Y)
+    with pytest.raises(isvi.ModelError, match=r"\['kind'\].*pm.Mixture"):
+        isvi.from_pymc(model).bind()
+    with pytest.raises(isvi.ConfigurationError, match="needs a pm.Model"):
+        isvi.from_pymc(object())
+    with pytest.raises(isvi.ConfigurationError, match="set_data"):
+        isvi.from_pymc(model).bind({"y": Y})
+    with pytest.raises(isvi.ConfigurationError, match="No pm.Data containers"):
+        isvi.from_pymc(model, data=["nothing"]).bind()
