@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
 
@@ -79,7 +80,7 @@ def draw(problem: Problem, paths: dict[str, list[dict]], out: Path) -> None:
     spread = 1 / np.sqrt(len(x) * 1 / x.var())
     everything = [row for rows in paths.values() for row in rows]
     low = min(*(row["mean"] for row in everything), x.mean() - 3 * spread) - 0.2
-    high = max(*(row["mean"] for row in everything), x.mean() + 4 * spread) + 0.2
+    high = max(*(row["mean"] for row in everything), x.mean() + 2.5 * spread) + 0.2
     top = max(row["precision"] for row in everything)
     mean, log_precision = np.meshgrid(np.linspace(low, high, 200), np.linspace(np.log(0.02), np.log(1.15 * top), 200))
     precision = np.exp(log_precision)
@@ -116,7 +117,7 @@ def ratio(comparison: Comparison, name: str, cost: str) -> float:
 def run(size: Size, out: Path) -> list[Claim]:
     problem = make_problem()
     records = (1500, 400) if size == "toy" else (3000, 1000)
-    plan = Plan(SETTINGS, records, {"toy": 3, "reduced": 5, "full": 5}[size], checkpoints=300, authors=Setting(0.05))
+    plan = Plan(SETTINGS, records, 5, checkpoints=300, authors=Setting(0.05))
     comparison = compare(problem, isvi.Reparameterization(), plan)
     setting = comparison.choice[AUTHORS, GAP, SGD]
     algorithms = {SGD: isvi.SGD(), ISGD: isvi.ISGD(plan.t)}

@@ -24,6 +24,8 @@ USABLE = 0.5
 """A weight below this has lost half of its record's say."""
 ENTROPIES = {"exact": isvi.Reparameterization(), "weighted": isvi.Reparameterization(entropy="weighted")}
 
+ADAPTIVE = "I-SGD, new record when weights fall"
+
 
 def make_problem(size: int) -> Problem:
     """Posterior standard deviations are 0.1: the middle rate moves a mean by a tenth of one per step."""
@@ -58,6 +60,7 @@ def weights_by_step(factor_size: int, records: int, seed: int = 0) -> np.ndarray
 def final_gaps(factor_size: int, records: int, seeds: int) -> list[dict]:
     """SGD and I-SGD, t = 0.9, at one rate: the gap after the same number of model gradients."""
     problem = make_problem(factor_size)
+    best = make_problem(1).best  # The posterior factorises, so the best approximation is the same for all sizes.
     rows = []
     for label, estimator, algorithm, t in (
         ("SGD", isvi.Reparameterization(), isvi.SGD(), 0.0),
@@ -67,13 +70,17 @@ def final_gaps(factor_size: int, records: int, seeds: int) -> list[dict]:
         for seed in range(seeds):
             counts = steps_per_record(t, records, seed) if t else np.ones(records, int)
             curve = runner.sweep([Setting(SHOWN_RATE, 300)], seed, records, counts, checkpoints=2)[0]
-            gaps.append((problem.best - float(curve.elbo[-1])) / problem.latents)
-        spread = Spread.of(gaps)
-        rows.append(
-            {"size": factor_size, "method": label, "records": records}
-            | dict(zip(("gap_median", "gap_low", "gap_high"), spread[:3], strict=True))
-        )
-    return rows
+            gaps.append((best - float(curve.elbo[-1])) / problem.latents)
+        rows.append(gap_row(factor_size, label, records, gaps))
+    adaptive = Runner(problem, isvi.Reparameterization(), isvi.ISGD(policy=isvi.Adaptive()))
+    curves = [adaptive.run(Setting(SHOWN_RATE, 300), seed, records, checkpoints=2) for seed in range(seeds)]
+    gaps = [(best - float(curve.elbo[-1])) / problem.latents for curve in curves]
+    return [*rows, gap_row(factor_size, ADAPTIVE, records, gaps)]
+
+
+def gap_row(factor_size: int, method: str, records: int, gaps: list[float]) -> dict:
+    columns = dict(zip(("gap_median", "gap_low", "gap_high"), Spread.of(gaps)[:3], strict=True))
+    return {"size": factor_size, "method": method, "records": records} | columns
 
 
 def weight_rows(sizes: Sequence[int], records: int) -> list[dict]:
@@ -105,10 +112,12 @@ def draw(rows: list[dict], gaps: list[dict], out: Path) -> None:
         lower, upper = ([row[side] for row in mine] for side in ("lower", "upper"))
         axes[0, 0].fill_between(steps, lower, upper, color=COLOURS[size], alpha=0.12, linewidth=0)
     axes[0, 0].set(xlabel="steps taken with a record", ylabel="typical weight", ylim=(0, 1.1), xlim=(0, STEPS))
-    axes[0, 0].legend(title="dimensions of a factor", ncols=2, loc="upper right", title_fontsize=6.5)
+    axes[0, 0].legend(
+        title="dimensions of a factor", ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.42), title_fontsize=6.5
+    )
     letter(axes[0, 0], "(a) weights fall with the factor's size")
     methods = list(dict.fromkeys(row["method"] for row in gaps))
-    for method, colour, marker in zip(methods, (BLUE, RED, ORANGE), "os^", strict=True):
+    for method, colour, marker in zip(methods, (BLUE, RED, ORANGE, GREEN), "os^D", strict=True):
         mine = [row for row in gaps if row["method"] == method]
         middle = np.array([row["gap_median"] for row in mine])
         bars = [middle - [row["gap_low"] for row in mine], [row["gap_high"] for row in mine] - middle]
@@ -171,11 +180,16 @@ def graceful_claim(gaps: list[dict]) -> Claim:
         return all(by_method[size, f"I-SGD, entropy {name}"] <= 1.2 * by_method[size, "SGD"] for size in large)
 
     kinds = [name for name in ENTROPIES if graceful(name)]
+    rule = all(by_method[size, ADAPTIVE] <= 1.2 * by_method[size, "SGD"] for size in large)
     return Claim(
         "3",
         "with large factors I-SGD falls back to SGD without breaking",
         "degrades gracefully",
         f"gap in nats per latent after {gaps[0]['records']:,} model gradients at one rate: {text}",
-        "holds" if len(kinds) == 2 else "holds in part" if kinds else "does not hold",
-        "",
+        "holds" if len(kinds) == 2 else "holds in part" if kinds or rule else "does not hold",
+        "With t = 0.9 it does not: a record whose weights have died is still used nine times. With the exact entropy "
+        "those steps follow the entropy alone and widen q; with the weighted one Adam's momentum carries q on without "
+        "any gradient. What the paper describes, going on to the next record at once, needs a rule that looks at the "
+        "weights, such as `isvi.Adaptive()`, shown as the last line of panel (b). (At one decaying rate and so few "
+        "gradients SGD is ahead of I-SGD for small factors too: its rate has decayed less.)",
     )

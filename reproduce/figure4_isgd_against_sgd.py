@@ -35,6 +35,10 @@ from reproduce.runs import Curve, Prices, Runner, Setting, Spread, best_of, grid
 DECAYS = (math.inf, 100, 300, 1000)
 RATES = (0.1, 0.03, 0.01, 0.003)
 SCORE = isvi.ScoreFunction(num_samples=100, control_variate=False, rao_blackwell=False)
+COMPARISONS = (AUTHORS, ONE_RATE, BOTH_TUNED)
+DESCENT_GAPS = (1000.0, 100.0)
+FLOOR = 0.003
+"""Gaps below this are drawn at it."""
 VARIANTS = {
     "exact weights, per factor": isvi.Reparameterization(),
     "paper's weights (authors' code)": isvi.Reparameterization(weights="paper"),
@@ -54,11 +58,13 @@ class Panel:
     estimator: Any = isvi.Reparameterization()
     authors: Setting | None = None
     rates: tuple[float, ...] = RATES
+    decays: tuple[float, ...] = DECAYS
+    full_seeds: int = 5
     checkpoints: int = 60
 
     def plan(self, size: Size) -> Plan:
-        settings = grid(self.rates, DECAYS) if size != "toy" else grid(self.rates[:2], (100, 300))
-        seeds = {"toy": 1, "reduced": 3, "full": 5}[size]
+        settings = grid(self.rates, self.decays) if size != "toy" else grid(self.rates[:2], (100, 300))
+        seeds = {"toy": 1, "reduced": 3, "full": self.full_seeds}[size]
         return Plan(settings, self.records[size], seeds, self.checkpoints, None if size == "toy" else self.authors)
 
 
@@ -101,8 +107,12 @@ PANELS = {
             "reduced": lambda: problems.linear_regression(10_000, 50, 1000),
             "full": lambda: problems.linear_regression(50_000, 500, 5000),
         },
-        {"toy": (1500, 600), "reduced": (6000, 3000), "full": (6000, 3000)},
+        {"toy": (1500, 600), "reduced": (6000, 3000), "full": (24_000, 8000)},
         authors=Setting(0.1, 100),
+        # The posterior's standard deviations are 0.0009, so the rate must decay far and the runs are long.
+        rates=(0.1, 0.03),
+        decays=(300, 1000),
+        full_seeds=3,
     ),
     "c": Panel(
         "Gaussian mixture",
@@ -183,7 +193,7 @@ def variant_rows(problem: Problem, plan: Plan, records: int) -> list[Row]:
 def conclude(size: Size, out: Path) -> list[Claim]:
     """Draw the panels that have been measured and judge the claims."""
     draw(out)
-    claims = speed_claims(out) + score_claims(out) + variant_claims(out)
+    claims = [descent_claim(out), *speed_claims(out), *score_claims(out), *variant_claims(out)]
     write_claims(out, "figure4", claims)
     return claims
 
@@ -201,7 +211,7 @@ def draw(out: Path) -> None:
     names = [name for name in PANELS if read_table(out, f"figure4_{name}_runs")]
     if not names:
         return
-    figure, axes = panels(len(names), 2, PAGE, 1.5 * len(names) + 0.6, sharey="row")
+    figure, axes = panels(len(names), 2, PAGE, 1.3 * len(names) + 0.6, sharey="row")
     for row, name in zip(axes, names, strict=True):
         runs, summary = read_table(out, f"figure4_{name}_runs"), read_table(out, f"figure4_{name}_summary")
         for label, method, comparison, colour, dashes in (
@@ -248,11 +258,11 @@ def draw_curves(axis: Any, curves: list[np.ndarray], cost: str, label: str, colo
     index = ("gradients", "cpu_seconds").index(cost)
     for gradients, seconds, gap in curves:
         x = (gradients, seconds)[index]
-        axis.plot(x[1:], np.maximum(gap[1:], 1e-4), color=colour, alpha=0.35, linewidth=0.5)
+        axis.plot(x[1:], np.maximum(gap[1:], FLOOR), color=colour, alpha=0.35, linewidth=0.5)
     # Runs end where their aim is reached: the median is over the checkpoints that all have.
     length = min(curve.shape[1] for curve in curves)
     middle = np.median([curve[:, 1:length] for curve in curves], axis=0)
-    axis.plot(middle[index], np.maximum(middle[2], 1e-4), dashes, color=colour, label=label)
+    axis.plot(middle[index], np.maximum(middle[2], FLOOR), dashes, color=colour, label=label)
 
 
 def gap_limits(axis: Any) -> tuple[float, float]:
@@ -282,6 +292,12 @@ def headline(out: Path, name: str, comparison: str, cost: str = "gradients") -> 
     return math.nan
 
 
+def budgets(out: Path, name: str) -> str:
+    """Model gradients that each method was allowed."""
+    allowed = {row["method"]: int(row["gradients"]) for row in read_table(out, f"figure4_{name}_sweep")}
+    return f"({name}) SGD {allowed[SGD]:,}, I-SGD {allowed[ISGD]:,}"
+
+
 def speed_sentence(out: Path, name: str, comparison: str) -> str:
     model, cpu = (speedups(out, name, comparison, cost) for cost in ("gradients", "cpu"))
     return f"({name}) " + " / ".join(
@@ -304,17 +320,54 @@ def speed_claims(out: Path) -> list[Claim]:
         ratios = [headline(out, name, comparison) for name in rows]
         verdicts: list[Verdict] = [judge(ratio, holds=7, in_part=1.5) for ratio in ratios]
         text = "; ".join(speed_sentence(out, name, comparison) for name in rows)
+        allowed = "; ".join(budgets(out, name) for name in rows)
         claims.append(
             Claim(
                 "4 a-c",
                 f"I-SGD (t=0.9) converges faster than SGD by an order of magnitude, {label}",
                 "roughly 10x in time, all three models",
-                f"speed-up in model gradients (CPU time) to gaps of 10 / 1 / 0.1 / 0.01 nat per latent: {text}",
+                f"speed-up in model gradients (CPU time) to gaps of 10 / 1 / 0.1 / 0.01 nat per latent: {text}. "
+                f"Budgets in model gradients: {allowed}",
                 overall(verdicts),
                 WHY_SPEED[comparison],
             )
         )
     return claims
+
+
+def descent_claim(out: Path) -> Claim:
+    """What a plot of the ELBO on a linear axis shows: the descent, long before the optimum."""
+    parts, ratios = [], []
+    for name in (name for name in "abc" if read_summary(out, name)):
+        for comparison in (c for c in COMPARISONS if any(r["comparison"] == c for r in read_summary(out, name))):
+            found = [descent_speedup(out, name, comparison, gap) for gap in DESCENT_GAPS]
+            parts.append(
+                f"({name}) {comparison} "
+                + " / ".join(f"{ratio:.1f}x" if ratio > 0 else "not reached" for ratio in found)
+            )
+            if comparison == ONE_RATE:
+                ratios.append(found[-1])
+    return Claim(
+        "4 a-c",
+        "I-SGD (t=0.9) descends faster by an order of magnitude, before it is near the optimum",
+        "roughly 10x in time, all three models",
+        "speed-up in model gradients to gaps of 1,000 / 100 nats per latent (c: 100 / 30): " + "; ".join(parts),
+        overall([judge(ratio, holds=7, in_part=1.5) for ratio in ratios]),
+        "This is the phase that a linear axis shows, and where reuse pays most at one rate. It is still less than the "
+        "tenfold number of steps, because here q moves by more than its width between records, and weights that fall "
+        "towards zero take the reuse steps away.",
+    )
+
+
+def descent_speedup(out: Path, name: str, comparison: str, gap: float) -> float:
+    """Ratio of the medians of model gradients to a wide gap."""
+    gap = {1000.0: 100.0, 100.0: 30.0}[gap] if name == "c" else gap
+    needed = []
+    for method in (SGD, ISGD):
+        curves = chosen_curves(read_table(out, f"figure4_{name}_runs"), read_summary(out, name), method, comparison)
+        reached = [next((g for g, _, height in curve.T if height <= gap), math.nan) for curve in curves]
+        needed.append(Spread.of(reached).median)
+    return needed[0] / needed[1] if math.isfinite(needed[1]) else math.nan
 
 
 def read_summary(out: Path, name: str) -> list[dict[str, str]]:
@@ -327,7 +380,18 @@ def overall(verdicts: list[Verdict]) -> Verdict:
     return "holds in part"
 
 
-WHY_SPEED = {AUTHORS: "", ONE_RATE: "", BOTH_TUNED: ""}
+WHY_SPEED = {
+    AUTHORS: "The authors' decay counts steps, and after some 5,000 the rate is spent: 5,000 model gradients for "
+    "SGD but 500 for I-SGD. Both then stand still far from the optimum, I-SGD sooner in gradients and no closer. On "
+    "the mixture I-SGD is more than ten times faster to the neighbourhood of a good mode. Its prior is Gamma(1, 1) "
+    "here: with the authors' Gamma(1e-5, 1e-5) the ELBO of an empty component grows without end and the runs "
+    "overflow. Which mode is found differs between seeds for both methods (gaps are to the best of all runs), so the "
+    "two do not converge to the same solution there.",
+    ONE_RATE: "Several times, not ten times: ten steps on one record act partly like one larger step, and the noise "
+    "of the single mini-batch stays. To 0.01 nat per latent I-SGD is no faster: with the same decay it stops above "
+    "it, because its steps within a record are correlated and average less noise away.",
+    BOTH_TUNED: "As above. I-SGD's advantage is largest for a rough answer and gone for a precise one.",
+}
 
 
 def score_claims(out: Path) -> list[Claim]:
@@ -345,25 +409,55 @@ def score_claims(out: Path) -> list[Claim]:
         )
         measured = f"speed-up in log joints (CPU time) to gaps of 10 / 1 / 0.1 / 0.01 nat per latent: {text}. "
         measured += cost_text(out, name)
-        ratio = headline(out, name, ONE_RATE, "cpu")
-        verdict = judge(ratio, 1.5, 1.1) if name != "f" else judge(-ratio, -1.2, -2)
+        ratios = [projected(out, name, comparison) for comparison in (ONE_RATE, BOTH_TUNED)]
+        verdict = overall([judge(r, 1.2, 1.05) if name != "f" else judge(-r, -1.2, -1.5) for r in ratios])
         claims.append(Claim(f"4 {name}", claim, paper, measured, verdict, WHY_SCORE[name]))
     return claims
 
 
+def step_costs(out: Path, name: str, prefix: str) -> tuple[float, float]:
+    """CPU microseconds of a fresh and of a reuse step."""
+    costs = read_table(out, f"figure4_{name}_costs")[0]
+    kinds = ("fresh", "reuse")
+    return tuple(float(costs.get(f"{prefix}{k}_step_microseconds", math.nan)) for k in kinds)  # type: ignore[return-value]
+
+
+def projected(out: Path, name: str, comparison: str) -> float:
+    """The speed-up in CPU time to the smallest gap that was reached, at the prices of large data."""
+    fresh, reuse = step_costs(out, name, "large_")
+    for level in reversed(LEVELS):
+        rows = [r for r in read_summary(out, name) if r["comparison"] == comparison]
+        needed = {r["method"]: float(r["gradients_median"]) for r in rows if r["gap_per_latent"] == f"{level:g}"}
+        if math.isfinite(needed[ISGD]) and math.isfinite(needed[SGD]):
+            return needed[SGD] * fresh / (needed[ISGD] * (fresh + 9 * reuse))
+        if math.isfinite(min(needed.values())):
+            return 0.0 if math.isinf(needed[ISGD]) else math.inf
+    return math.nan
+
+
 def cost_text(out: Path, name: str) -> str:
     """A fresh step against a reuse step, in CPU time."""
-    costs = read_table(out, f"figure4_{name}_costs")[0]
-    fresh, reuse = (float(costs[f"{kind}_step_microseconds"]) for kind in ("fresh", "reuse"))
-    text = f"A fresh step takes {fresh:.0f} microseconds, a reuse step {reuse:.0f}"
-    if "large_fresh_step_microseconds" not in costs:
-        return text
-    fresh, reuse = (float(costs[f"large_{kind}_step_microseconds"]) for kind in ("fresh", "reuse"))
-    problem = LARGE_BATCHES[name]()
-    return text + f"; with mini-batches of {problem.batch_size:,} of 50,000 rows {fresh:.0f} and {reuse:.0f}"
+    fresh, reuse = step_costs(out, name, "")
+    large_fresh, large_reuse = step_costs(out, name, "large_")
+    ratios = [f"{comparison} {projected(out, name, comparison):.1f}x" for comparison in (ONE_RATE, BOTH_TUNED)]
+    rows = {"d": "5,000", "e": "5,000", "f": "50"}[name]
+    return (
+        f"A fresh step takes {fresh:.0f} microseconds, a reuse step {reuse:.0f}; with mini-batches of {rows} of 50,000 "
+        f"rows {large_fresh:.0f} and {large_reuse:.0f}. At these prices the speed-up in CPU time: {', '.join(ratios)}"
+    )
 
 
-WHY_SCORE = {"d": "", "e": "", "f": ""}
+SCORE_NOISE = (
+    "Without variance reduction the noise of this estimator is as large as the log joint: with 50,000 rows neither "
+    "method converges at all, so convergence is measured with 200 rows and only the prices of steps with 50,000. "
+)
+WHY_SCORE = {
+    "d": SCORE_NOISE,
+    "e": SCORE_NOISE
+    + "At SGD's best rate I-SGD does not converge; at its own, smaller one it needs about half the log "
+    "joints, which is a gain in time only where a log joint is far dearer than a reuse step.",
+    "f": SCORE_NOISE + "With a small mini-batch the reuse steps cost more than the log joints that they save.",
+}
 
 
 def variant_claims(out: Path) -> list[Claim]:
@@ -399,4 +493,9 @@ def weights_verdict(exact: float, authors: float, paper: float, joint: float, no
     return "holds" if per_factor and same else "holds in part" if per_factor or same else "does not hold"
 
 
-WHY_WEIGHTS: dict[str, str] = {}
+WHY_WEIGHTS: dict[str, str] = {
+    "a": "Once tuned, leaving the Jacobian ratio out costs little here, because scales move little between a record "
+    "and its reuse; it is never better. The joint weight of 1,000 factors is zero after one step. At the authors' "
+    "setting no weights at all are best (see the CSV): far from the optimum weights take the steps away that the "
+    "fast decay needs.",
+}

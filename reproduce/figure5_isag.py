@@ -142,24 +142,38 @@ def run(size: Size, out: Path) -> list[Claim]:
 
 def order_claim(rows: list[Row], label: str) -> Claim:
     mine = {row["method"]: row for row in rows if row["comparison"] == label}
-    text = "; ".join(
-        f"{name} {Spread(row['gap_median'], row['gap_low'], row['gap_high'], 5, 5).text()} (rate {row['setting']})"
-        for name, row in mine.items()
-    )
-    sag, sra, isag = (mine[name]["gap_median"] for name in ("SAG", "SRA", "I-SAG"))
-    verdict = "holds" if isag < sra < sag else "holds in part" if isag < max(sra, sag) else "does not hold"
+    text = "; ".join(f"{name} {method_text(row)}" for name, row in mine.items())
+    orders = [[mine[name][column] for name in ("I-SAG", "SRA", "SAG")] for column in ("gap_median", "gradients_to_10")]
+    ahead = [isag < min(sra, sag) for isag, sra, sag in orders]
+    ordered = all(isag < sra < sag for isag, sra, sag in orders)
     where = "at the authors' rate" if label != "tuned" else "each tuned"
     return Claim(
         "5",
         f"I-SAG outperforms SRA (alpha = 0.9), which outperforms SAG, {where}",
         "I-SAG, then SRA, then SAG",
-        f"gap in nats per latent after {mine['SAG']['records']:,} model gradients: {text}",
-        verdict,  # type: ignore[arg-type]
+        f"model gradients to 10 nats per latent, and gap in nats per latent after {mine['SAG']['records']:,}: {text}",
+        "holds" if ordered else "holds in part" if any(ahead) else "does not hold",
         WHY_ORDER[label],
     )
 
 
-WHY_ORDER = {"authors' setting": "", "tuned": ""}
+def method_text(row: Row) -> str:
+    gap = Spread(row["gap_median"], row["gap_low"], row["gap_high"], 5, 5).text()
+    count = row["gradients_to_10"]
+    arrived = f"{count:,.0f}" if math.isfinite(count) else "not reached"
+    return f"{arrived}, gap {gap} (rate {row['setting']})"
+
+
+WHY_ORDER = {
+    "authors' setting": "At one decaying rate the three end together: where they end is decided in the first pass, "
+    "by I-SGD, before they differ. Normalised weights are much better because over the single record of the first "
+    "pass they are no weights at all, which at this rate is the better start (see Figure 4's other weights).",
+    "tuned": "Tuned, I-SAG gets close about ten times sooner than the other two: after the first pass SAG and SRA "
+    "first lose what I-SGD had won, because their stored gradients are those of a q far away, while I-SAG goes on. "
+    "By the end of the budget the decaying rate has brought SRA level with it. Normalising the weights over the "
+    "memory (not in the paper) is better than either. Of five seeds one of SRA's and one of I-SAG's went astray in "
+    "the first pass, at a rate that is good later.",
+}
 
 
 def overhead_claim(problem: Problem, rows: list[Row]) -> Claim:
@@ -172,7 +186,7 @@ def overhead_claim(problem: Problem, rows: list[Row]) -> Claim:
         "about 30%",
         f"{100 * overhead:+.0f}% in CPU time: {cost['I-SAG']:.0f} microseconds per iteration against {cost['SAG']:.0f} "
         f"for SAG and {cost['SRA']:.0f} for SRA ({batches} mini-batches, {latents:,} latents)",
-        judge(-overhead, holds=-0.6, in_part=-1.5),
+        judge(-overhead, holds=-0.6, in_part=-1.0),
         "The overhead is the memory's size (mini-batches times latents) against the cost of one mini-batch's gradient. "
         "A dearer model makes it smaller, more mini-batches make it larger; 30% is one point on that line.",
     )

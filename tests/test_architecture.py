@@ -36,10 +36,7 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
     """Packages of isvi that a file imports, and whether it does so inside a function."""
     tree = ast.parse(path.read_text())
     late = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef)
-        for node in ast.walk(function)
+        id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

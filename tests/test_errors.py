@@ -3,13 +3,14 @@
 import re
 from typing import Any
 
-import isvi
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from isvi import families
 from numpyro.distributions import constraints
+
+import isvi
+from isvi import families
 
 OPTIONS: dict[str, Any] = {"algorithm": isvi.SGD(), "optimizer": optax.sgd(0.01), "budget": 10}
 

@@ -6,21 +6,24 @@ right; a second call does not trace again; the same key gives the same bits; in 
 
 from itertools import product
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+
+import isvi
 from isvi import families
 
+# The first pass ends after three steps, so that six of them see both phases, and empty slots in the second.
+START = isvi.ISGD(t=0.0)
 ALGORITHMS = {
     "SGD": isvi.SGD(),
     "ISGD": isvi.ISGD(t=0.5),
-    "SAG": isvi.SAG(),
-    "SRA": isvi.SRA(),
-    "ISAG": isvi.ISAG(),
-    "ISAG-latest": isvi.ISAG(latest=5),
+    "SAG": isvi.SAG(start=START),
+    "SRA": isvi.SRA(start=START),
+    "ISAG": isvi.ISAG(start=START),
+    "ISAG-latest": isvi.ISAG(latest=5, start=START),
 }
 REAL, POSITIVE = {"a": isvi.real(2), "b": isvi.real()}, {"a": isvi.positive(2), "b": isvi.positive()}
 FAMILIES = {
@@ -54,14 +57,12 @@ def layout(tree) -> tuple:
 
 
 EVERY = list(product(ALGORITHMS, FAMILIES, ESTIMATORS))
-COVERING = [
-    names for names in EVERY if "MeanField" in names or names[0] == "ISAG-latest" or names[::2] == ("SAG", "ScoreFunction")
-]
-"""Each algorithm with one family, each family with one algorithm that keeps empty slots, and some more."""
-
-
-def cases(combinations: list, **options) -> list:
-    return [pytest.param(*names, id="-".join(names), **options) for names in combinations]
+QUICK = {
+    *product(ALGORITHMS, ["MeanField"], ["Reparameterization"]),
+    *product(["ISAG-latest"], FAMILIES, ["Reparameterization"]),
+    *product(["SAG", "ISAG-latest"], ["MeanField", "Gamma"], ["ScoreFunction"]),
+}
+"""Each algorithm with one family, and each family with one algorithm that has empty slots; the others are slow."""
 
 
 def set_up(algorithm: str, family: str, estimator: str) -> tuple[isvi.Method, isvi.Dataset, isvi.Approximation]:
@@ -73,7 +74,9 @@ def set_up(algorithm: str, family: str, estimator: str) -> tuple[isvi.Method, is
 
 
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
-@pytest.mark.parametrize(("algorithm", "family", "estimator"), cases(EVERY))
+@pytest.mark.parametrize(
+    ("algorithm", "family", "estimator"), [pytest.param(*names, id="-".join(names)) for names in EVERY]
+)
 def test_a_step_keeps_the_layout_of_the_state(algorithm, family, estimator, double):
     """Structure, shapes and types, weak ones too: so a second call cannot trace again. Nothing is computed."""
     with jax.enable_x64(double):
@@ -86,10 +89,18 @@ def test_a_step_keeps_the_layout_of_the_state(algorithm, family, estimator, doub
         assert {leaf.dtype for leaf in floats} == {jnp.result_type(float)}
 
 
-@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize(
-    ("algorithm", "family", "estimator"),
-    cases(COVERING) + cases([names for names in EVERY if names not in COVERING], marks=pytest.mark.slow),
+    ("double", "algorithm", "family", "estimator"),
+    [
+        pytest.param(
+            double,
+            *names,
+            id="-".join([*names, "float64" if double else "float32"]),
+            marks=() if names in QUICK and (not double or "MeanField" in names) else pytest.mark.slow,
+        )
+        for names in EVERY
+        for double in (False, True)
+    ],
 )
 def test_steps(algorithm, family, estimator, double):
     """Counters are right, everything is finite, all parameters move, nothing is traced twice, and the same keys
@@ -120,7 +131,7 @@ def test_steps(algorithm, family, estimator, double):
         assert len(traces) == 1
         assert int(state.steps) == NUM_STEPS
         assert int(state.gradients) == 2 * sum(int(info.fresh) for info in infos)
-        assert int(state.failures) == 0
+        assert not any(bool(info.failed) for info in infos)
         assert bool(infos[0].fresh)
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state, infos)))
         jax.tree.map(np.testing.assert_array_equal, run(), (state, infos))

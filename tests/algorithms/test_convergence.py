@@ -1,10 +1,11 @@
 """Every algorithm reaches the known optimum of a conjugate model; SAG needs its weights to be any good."""
 
-import isvi
 import numpy as np
 import optax
 import pytest
 from support.regression import gaps, mean_field_gap, posterior, run
+
+import isvi
 
 ALGORITHMS = {
     "SGD": isvi.SGD(),

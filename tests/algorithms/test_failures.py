@@ -1,11 +1,12 @@
 """Models that are not finite: steps are skipped and counted, and a bad record never enters a sum."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+
+import isvi
 
 ALGORITHMS = {
     "SGD": isvi.SGD(),

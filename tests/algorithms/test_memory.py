@@ -1,14 +1,15 @@
 """What is remembered: slots by mini-batch, the latest K, and how much room it takes."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support import regression
+
+import isvi
 from isvi.memory import Record, RecordStore
 from isvi.memory.store import num_bytes
-from support import regression
 
 
 def record(batch: int, share: float = 0.25) -> Record:

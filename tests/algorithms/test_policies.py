@@ -1,13 +1,14 @@
 """When a record is made: the policies, and I-SGD's safety rule."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from isvi.estimators.weights import WeightHealth
 from support.regression import run
+
+import isvi
+from isvi.estimators.weights import WeightHealth
 
 STILL = optax.sgd(0.0)
 """Parameters do not move, so weights stay at 1 and only the policy decides."""

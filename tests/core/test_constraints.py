@@ -1,12 +1,13 @@
 """Every kind of latent: the way to the unconstrained space and back, and the Jacobian of it."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from isvi.core.coordinates import lay_out
 from numpyro.distributions import constraints
+
+import isvi
+from isvi.core.coordinates import lay_out
 
 LATENTS = {
     "real scalar": isvi.real(),

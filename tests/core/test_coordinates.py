@@ -1,9 +1,10 @@
 """The flat vector: order, labels, and the space each latent is in."""
 
-import isvi
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import isvi
 from isvi.core.coordinates import lay_out
 
 LATENTS = {"w": isvi.real(2), "s": isvi.positive(via="exp"), "p": isvi.simplex(3)}

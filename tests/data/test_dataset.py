@@ -1,10 +1,11 @@
 """Mini-batches: every row once, the same rows every time, an uneven last one."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import isvi
 
 
 def rows_of(dataset: isvi.Dataset, index: int):

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from isvi.data import Schedule
 
 KEY = jax.random.key(3)

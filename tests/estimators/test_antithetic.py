@@ -3,13 +3,14 @@
 Two-sided at 5 standard errors; about 50 entries, so a correct estimator fails with probability below 3e-5.
 """
 
-import isvi
 import jax
 import numpy as np
 import pytest
 from support import gaussian
 from support.records import bound, flat, normal_moments, reused_gradients
 from support.statistics import assert_mean_is
+
+import isvi
 
 FAMILIES = {"mean-field": isvi.MeanField(), "block": isvi.Block(), "full-rank": isvi.FullRank()}
 

@@ -1,15 +1,16 @@
 """What each draw's gradient is multiplied with: caps, normalisation, shares, empty slots."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from isvi.estimators.weights import Weighting, weight_health
-from isvi.memory import Record
 from support import gaussian
 from support.records import bound, flat, normal_moments, reused_gradients
 from support.statistics import assert_mean_is
+
+import isvi
+from isvi.estimators.weights import Weighting, weight_health
+from isvi.memory import Record
 
 pytestmark = pytest.mark.usefixtures("x64")
 

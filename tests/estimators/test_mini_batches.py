@@ -1,12 +1,13 @@
 """Mini-batches: weighted by their shares they sum to the whole, with the prior counted once."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import norm
 from support.records import bound, flat, normal_moments
+
+import isvi
 
 ROWS = np.random.default_rng(0).normal(1.0, 2.0, size=(23, 2))
 PRIOR_SCALE, NOISE = 0.7, 1.3

@@ -4,13 +4,14 @@ Joint exact weights, two-sided, 5 standard errors; about 100 entries: a correct 
 probability below 100 * 5.7e-7 < 6e-5.
 """
 
-import isvi
 import jax
 import numpy as np
 import pytest
 from support.conjugate import CASES
 from support.records import bound, flat, jiggled, normal_moments, reused_gradients
 from support.statistics import assert_mean_is, resolution
+
+import isvi
 
 ESTIMATORS = {
     "path-exact": isvi.Reparameterization(num_samples=4, per_factor=False),

@@ -8,7 +8,6 @@ All comparisons are two-sided at 5 standard errors; about 60 entries in this fil
 with probability below 60 * 5.7e-7 < 4e-5.
 """
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,8 @@ import pytest
 from support import gaussian
 from support.records import bound, flat, normal_moments, reused_gradients
 from support.statistics import assert_mean_is, resolution
+
+import isvi
 
 OLD_LOCATION = np.array([0.1, 0.2, 0.3])
 MOVE = np.array([0.5, -0.4, 0.45])

@@ -1,10 +1,11 @@
 """A model that stops giving numbers in the middle of a fit."""
 
-import isvi
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+
+import isvi
 
 ALGORITHMS = [isvi.SGD(), isvi.ISGD(t=0.5), isvi.ISAG()]
 ROWS = np.linspace(0, 1, 40, dtype=np.float32)

@@ -2,12 +2,13 @@
 
 import logging
 
-import isvi
 import numpy as np
 import optax
 import pytest
-from isvi.fitting import driver
 from support import regression
+
+import isvi
+from isvi.fitting import driver
 
 
 def fitted(budget=1500, seed=0, algorithm=isvi.ISAG(), **options) -> isvi.Fit:  # noqa: B008 (immutable)
@@ -34,9 +35,10 @@ def full_rank() -> isvi.Fit:
 
 
 def same_bits(first: isvi.Fit, second: isvi.Fit) -> bool:
-    return all(
-        np.array_equal(a, b) for a, b in zip(first.params, second.params, strict=True)
-    ) and first.history.elbo == second.history.elbo
+    return (
+        all(np.array_equal(a, b) for a, b in zip(first.params, second.params, strict=True))
+        and first.history.elbo == second.history.elbo
+    )
 
 
 def test_mean_field_finds_means_and_conditional_scales(mean_field):

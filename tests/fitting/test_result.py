@@ -1,12 +1,13 @@
 """What a Fit offers, on an approximation whose parameters are known."""
 
-import isvi
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 import scipy.stats
 from jax.scipy.stats import norm
+
+import isvi
 
 ROWS = np.random.default_rng(3).normal(2.0, 1.0, size=50).astype(np.float32)
 

@@ -60,9 +60,7 @@ def test_works_inside_compiled_code_too() -> None:
 
 def test_elbo_is_evaluated_in_double_precision() -> None:
     """A log density of 1e9 plus a Gaussian: float32 would lose the Gaussian."""
-    fit = isvi.fit(
-        isvi.from_gradient(lambda z: (1e9 - 0.5 * float(z @ z), -z), 1), algorithm=isvi.ISGD(), budget=500
-    )
+    fit = isvi.fit(isvi.from_gradient(lambda z: (1e9 - 0.5 * float(z @ z), -z), 1), algorithm=isvi.ISGD(), budget=500)
     assert fit.elbo().value - 1e9 == pytest.approx(0.5 * np.log(2 * np.pi), abs=0.1)
 
 
@@ -121,10 +119,10 @@ def test_mini_batches_of_rows_as_they_came() -> None:
 )
 def test_wrong_answers_are_refused_before_fitting(function: Any, latents: Any, message: str | None) -> None:
     if message is None:  # a dict came back unchanged: it is a gradient of the right form
-        assert isvi.fit(isvi.from_gradient(function, latents), budget=5).gradients == 5
+        assert isvi.fit(isvi.from_gradient(function, latents), algorithm=isvi.ISGD(), budget=5).gradients == 5
         return
     with pytest.raises(isvi.ModelError, match=message):
-        isvi.fit(isvi.from_gradient(function, latents), budget=5)
+        isvi.fit(isvi.from_gradient(function, latents), algorithm=isvi.ISGD(), budget=5)
 
 
 def test_exceptions_before_fitting_have_a_note() -> None:

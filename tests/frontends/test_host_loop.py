@@ -122,7 +122,7 @@ def test_answers_that_are_not_finite_are_skipped() -> None:
     def sometimes(z: np.ndarray) -> tuple[float, np.ndarray]:
         return (np.nan if z[0] > 1.0 else -0.5 * float(z @ z)), -z
 
-    fit = isvi.fit(isvi.from_gradient(sometimes, 1), algorithm=isvi.ISGD(), budget=300)
+    fit = isvi.fit(isvi.from_gradient(sometimes, 1), algorithm=isvi.SGD(), budget=300)
     assert fit.status.good
     assert fit.outcome.skipped > 0
     assert np.isfinite(fit.mean()["z"]).all()

@@ -11,14 +11,19 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from numpyro.infer import Predictive
-from numpyro.infer.autoguide import AutoDiagonalNormal, AutoLowRankMultivariateNormal, AutoMultivariateNormal, AutoNormal
+from numpyro.infer.autoguide import (
+    AutoDiagonalNormal,
+    AutoLowRankMultivariateNormal,
+    AutoMultivariateNormal,
+    AutoNormal,
+)
 from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import log_density, potential_energy
 
 import isvi
 from isvi.data import Dataset
 from isvi.families import approximate
-from isvi.frontends.numpyro_svi import SVI
+from isvi.fitting.numpyro_svi import SVI
 from isvi.model import Bound, bind, make_target
 
 N, J = 23, 3
@@ -100,7 +105,7 @@ def test_data_bound_to_a_subsampled_plate() -> None:
     assert joint_over_mini_batches(bound, values) == (pytest.approx(expected, rel=1e-5),) * 2
     rows = {"rows": jnp.arange(5)}
     program = str(jax.make_jaxpr(bound.model.log_likelihood)(values, rows))
-    assert "sort" not in program, "a permutation of all rows"
+    assert " sort[" not in program, "a permutation of all rows"
     assert "random_bits" not in program
 
 
@@ -166,7 +171,7 @@ def test_priors_computed_from_rows_need_all_rows() -> None:
         mean = numpyro.sample("mean", dist.Normal(0, y.std()))
         numpyro.sample("y", dist.Normal(mean, 1), obs=y)
 
-    with pytest.raises(isvi.ModelError, match="'mean' depends on the rows.*computed from the data"):
+    with pytest.raises(isvi.ModelError, match=r"'mean' depends on the rows.*computed from the data"):
         isvi.from_numpyro(model).bind({"y": DATA["y"]}, 5)
     bound = isvi.from_numpyro(model).bind({"y": DATA["y"]}, N)
     values = {"mean": jnp.array(0.2)}

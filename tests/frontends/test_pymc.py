@@ -91,7 +91,7 @@ def test_plain_observations_are_used_at_once() -> None:
     assert bound.data is None
     expected = float(model.compile_logp()({"mean": np.array(0.3)}))
     assert float(bound.model.log_prior({"mean": jnp.array(0.3)})) == pytest.approx(expected, rel=1e-5)
-    with pytest.raises(isvi.ConfigurationError, match="pm.Data"):
+    with pytest.raises(isvi.ConfigurationError, match=r"pm\.Data"):
         isvi.from_pymc(model).bind(None, 5)
 
 
@@ -111,9 +111,9 @@ def test_refused_with_advice() -> None:
         pm.Normal("y", kind, 1, observed=Y)
     with pytest.raises(isvi.ModelError, match=r"\['kind'\].*pm.Mixture"):
         isvi.from_pymc(model).bind()
-    with pytest.raises(isvi.ConfigurationError, match="needs a pm.Model"):
+    with pytest.raises(isvi.ConfigurationError, match=r"needs a pm\.Model"):
         isvi.from_pymc(object())
     with pytest.raises(isvi.ConfigurationError, match="set_data"):
         isvi.from_pymc(model).bind({"y": Y})
-    with pytest.raises(isvi.ConfigurationError, match="No pm.Data containers"):
+    with pytest.raises(isvi.ConfigurationError, match=r"No pm\.Data containers"):
         isvi.from_pymc(model, data=["nothing"]).bind()

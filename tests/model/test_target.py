@@ -1,13 +1,14 @@
 """The log joint in the coordinates of an approximation, against densities written out by hand."""
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from isvi import families
 from jax.scipy.stats import expon, norm
+
+import isvi
+from isvi import families
 
 DATA = {"x": np.linspace(-1, 1, 11), "y": np.linspace(0, 3, 11) ** 1.5}
 

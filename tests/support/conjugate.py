@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
-from isvi import families
 from jax.scipy.special import betaln, digamma, gammaln
+
+import isvi
+from isvi import families
 
 COUPLING = 0.5
 

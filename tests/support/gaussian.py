@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+import isvi
 from isvi.families.block import BlockParams
 
 PRECISION = np.array([[2.0, 0.9, -0.6], [0.9, 1.5, 0.5], [-0.6, 0.5, 1.8]])

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
-from isvi.estimators import EstimatorOptions
 from jax.flatten_util import ravel_pytree
+
+import isvi
+from isvi.estimators import EstimatorOptions
 
 
 def flat(tree: Any) -> np.ndarray:

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-import isvi
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.stats import norm
+
+import isvi
 from isvi.algorithms import AlgorithmOptions
 from isvi.data import Schedule
 from isvi.estimators import EstimatorOptions
-from jax.scipy.stats import norm
 
 NOISE = 0.5
 ROWS, BATCH_SIZE = 130, 30
@@ -92,5 +93,5 @@ def run(
 
 def gaps(state: isvi.State) -> np.ndarray:
     """The gap of every seed of :func:`run`."""
-    seeds = len(state.steps)
-    return np.array([mean_field_gap(jax.tree.map(lambda leaf: leaf[i], state.params)) for i in range(seeds)])
+    structure = type(state.params)
+    return np.array([mean_field_gap(structure(*leaves)) for leaves in zip(*state.params, strict=True)])

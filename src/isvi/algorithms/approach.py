@@ -65,6 +65,16 @@ def approach(
     return state, location + jnp.where(looking, 0, state.last_step)
 
 
+def retreat(state: Approach, location: Float[Array, " dim"]) -> tuple[Approach, Array]:
+    """The model was not finite here: undo the last step, and be more careful."""
+    careful = state._replace(
+        precision=state.precision * LARGEST_CHANGE**2,
+        radius=jnp.maximum(state.radius / 4, 0.05),
+        last_step=jnp.zeros_like(state.last_step),
+    )
+    return careful, location - state.last_step
+
+
 def _slope(record: Record, scale: Float[Array, " dim"]) -> Float[Array, " dim"]:
     """Curvature along the pairs. Divided by the expected, not the actual, squared distance of a pair: an entry whose
     two draws happen to lie close together would otherwise have a wild slope."""

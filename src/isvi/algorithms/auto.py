@@ -4,8 +4,9 @@ Three ideas, all on stored records. The *approach* (:mod:`isvi.algorithms.approa
 anywhere. Then a *memory* keeps every mini-batch's newest records: their mean point and mean gradient (Z, G) stand
 for the gradient of all data, and the next mean of q is a quasi-Newton step from there, ``Z + H^{-1} G``. H is
 learned from the records' mirrored pairs (:mod:`isvi.optim.curvature`), and from how G changed as Z moved
-(:mod:`isvi.optim.secants`). H is also what the precision of q has to be. A step is bounded in the metric of H, and
-the fit ends when the ELBO that is left to gain, as H and G predict it, is negligible.
+(:mod:`isvi.optim.secants`). H is also what the precision of q has to be. A step is bounded in the metric of H, by a
+radius that follows what the ELBO did (:mod:`isvi.optim.trust`), and the fit ends when the ELBO that is left to gain,
+as H and G predict it, is negligible.
 
 Older pairs are used for as long as they predict new ones: when the newest records' pairs agree better with the
 stored records reweighted to today's q (importance sampling) than with everything gathered so far, what was gathered
@@ -19,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from isvi.algorithms.approach import Approach, approach
+from isvi.algorithms.approach import Approach, approach, retreat
 from isvi.algorithms.base import Algorithm, Boolean, Memory
 from isvi.core.errors import ConfigurationError, require
 from isvi.estimators.base import Estimator
@@ -29,6 +30,7 @@ from isvi.memory.record import Record
 from isvi.memory.store import RecordStore
 from isvi.optim.curvature import Curvature, Evidence, Pairs, fit_dense, fit_diagonal, tempered
 from isvi.optim.secants import Secants
+from isvi.optim.trust import Trust
 
 ALWAYS_DENSE = 100
 """Up to this dimension the full curvature matrix is estimated as soon as there are enough pairs ..."""
@@ -44,8 +46,8 @@ STORED_RECORDS = 60
 """At least this many records are kept."""
 EFFECTIVE_RECORDS = 25
 """Importance weights are tempered so that at least this many records count."""
-LONGEST_STEP = 3.0
-"""Root mean square of a step, per dimension, in posterior standard deviations."""
+MOST_REVERSALS = 3
+"""A posterior on which steps had to be taken back this often is not for this method."""
 LARGEST_CHANGE = 2.0
 """A step changes no precision by more than this factor."""
 
@@ -68,12 +70,15 @@ class AutoStore(NamedTuple):
     secants: Secants
     anchors: Float[Array, "2 2 dim"]
     """(Z, G) one and one half pass ago."""
+    trust: Trust
     target: Params
     """Where the next step goes."""
     left: Float[Array, ""]
     """Predicted nats per entry still to be gained."""
     settled: Int[Array, ""]
     """Records made since ``left`` was last above the tolerance."""
+    reversals: Int[Array, ""]
+    """How often the parameters had to go back."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,11 @@ class Auto:
                 dense_at=zero,
                 secants=Secants.none(dim, dtype),
                 anchors=jnp.zeros((2, 2, dim), dtype),
+                trust=Trust.start(params, num_batches, dtype),
                 target=params,
                 left=jnp.full((), jnp.inf, dtype),
                 settled=zero,
+                reversals=zero,
             )
 
         def update_store(params: Params, memory: Memory, fresh: Boolean) -> AutoStore:
@@ -131,6 +138,8 @@ class Auto:
             gradient=lambda params, memory: jax.tree.map(jnp.subtract, memory.store.target, params),
             health=lambda params, memory: estimator.health(params, memory.newest.alone()),
             converged=lambda memory: memory.store.settled >= sizes.level_records,
+            gave_up=lambda memory: memory.store.reversals >= MOST_REVERSALS,
+            recovers=True,
         )
 
 
@@ -167,21 +176,70 @@ def _update(
     """After every record: one step of the approach, or, every few records, one of the memory phase."""
     store: AutoStore = memory.store
     approaching = ~store.approach.over
-    store = _remember(sizes, store, memory.newest, fresh & ~approaching)
-    updating = fresh & ~approaching & (store.remembered % sizes.update_every == 0)
+    keep = fresh & ~approaching
+    store = _remember(sizes, store, memory.newest, keep)
+    trust = _watch(sizes, estimator, params, memory.newest, store, keep, fresh)
+    updating = keep & (store.remembered % sizes.update_every == 0)
     updating &= store.remembered >= max(5, min(sizes.num_batches, 10))
     # The stored records are large and do not change here: they stay outside of the choice.
-    records, small = store.records, store._replace(records=None)  # type: ignore[arg-type]
-    choice = jnp.where(fresh & approaching, 1, jnp.where(updating, 2, 0))
+    records, small = store.records, store._replace(records=None, trust=trust)  # type: ignore[arg-type]
+    # A record that was not finite is not fresh: retreat, in either phase.
+    in_memory = jnp.where(trust.broken | ~fresh, 3, jnp.where(updating, 2, 0))
+    choice = jnp.where(approaching, jnp.where(fresh, 1, 4), in_memory)
     small = jax.lax.switch(
         choice,
         [
             lambda: small._replace(target=params),
             lambda: _approach_step(estimator, params, memory.newest, small),
             lambda: _memory_step(options, sizes, estimator, params, records, small),
+            lambda: _go_back(sizes, estimator, small),
+            lambda: _retreat(estimator, params, small),
         ],
     )
     return small._replace(records=records)
+
+
+def _watch(
+    sizes: _Sizes,
+    estimator: Estimator,
+    params: Params,
+    record: Record,
+    store: AutoStore,
+    keep: Bool[Array, ""],
+    fresh: Bool[Array, ""],
+) -> Trust:
+    """Tell the trust region what the newest record says about the ELBO."""
+    entropy = estimator.approximation.entropy(params).sum()
+    observed = store.trust.observe(record.batch, record.log_joint.mean() + entropy)
+    pass_ended = store.remembered % sizes.level_records == 0
+    observed = observed.judge(params, estimator.approximation.dim, pass_ended)
+    calm = store.trust._replace(broken=jnp.array(False))
+    watched = jax.tree.map(lambda new, old: jnp.where(keep, new, old), observed, calm)
+    return watched._replace(radius=jnp.where(fresh, watched.radius, watched.radius / 4))
+
+
+def _retreat(estimator: Estimator, params: Params, store: AutoStore) -> AutoStore:
+    approximation = estimator.approximation
+    state, location = retreat(store.approach, approximation.location(params))
+    return store._replace(approach=state, target=approximation.match(location, state.precision))
+
+
+def _go_back(sizes: _Sizes, estimator: Estimator, store: AutoStore) -> AutoStore:
+    """Return to the best parameters, and begin to remember anew."""
+    fresh_evidence = jax.tree.map(jnp.zeros_like, store.evidence)
+    return store._replace(
+        target=store.trust.best,
+        made_at=jnp.full_like(store.made_at, -1),
+        remembered=jnp.zeros_like(store.remembered),
+        evidence=fresh_evidence,
+        curvature=Curvature.diagonal(estimator.approximation.scale(store.trust.best) ** -2.0, sizes.dense_dim),
+        dense_at=jnp.zeros_like(store.dense_at),
+        secants=jax.tree.map(jnp.zeros_like, store.secants),
+        anchors=jnp.zeros_like(store.anchors),
+        left=jnp.full_like(store.left, jnp.inf),
+        settled=jnp.zeros_like(store.settled),
+        reversals=store.reversals + 1,
+    )
 
 
 def _remember(sizes: _Sizes, store: AutoStore, record: Record, keep: Bool[Array, ""]) -> AutoStore:
@@ -204,6 +262,7 @@ def _approach_step(estimator: Estimator, params: Params, record: Record, store: 
         approach=state,
         target=approximation.match(location, state.precision),
         curvature=store.curvature._replace(precision=state.precision),
+        trust=store.trust._replace(best=approximation.match(location, state.precision)),
     )
 
 
@@ -222,7 +281,7 @@ def _memory_step(
     step = store.secants.solve(gradient, curvature.solve) + point - location
     length = jnp.sqrt(curvature.squared_length(step) / location.shape[0])
     left = 0.5 * length**2 + curvature.uncertainty
-    step = step * jnp.minimum(1, LONGEST_STEP / jnp.maximum(length, 1e-30))
+    step = store.trust.shorten(step, length)
     precision = curvature.precision if sizes.dense_dim == 0 or approximation.diagonal else curvature.matrix()
     return store._replace(
         evidence=evidence,
@@ -238,7 +297,10 @@ def _importance_weights(estimator: Estimator, params: Params, records: Record, s
     """Importance weights of the records, the geometric mean over factors, tempered so that enough of them count."""
     log_weights = estimator.log_weights(params, records).mean(axis=(1, 2))
     filled = store.made_at >= 0
-    return tempered(jnp.where(filled, log_weights, -jnp.inf), enough=jnp.minimum(filled.sum(), jnp.maximum(EFFECTIVE_RECORDS, filled.sum() / 2)))
+    return tempered(
+        jnp.where(filled, log_weights, -jnp.inf),
+        enough=jnp.minimum(filled.sum(), jnp.maximum(EFFECTIVE_RECORDS, filled.sum() / 2)),
+    )
 
 
 def _evidence(sizes: _Sizes, records: Record, weights: Array, store: AutoStore) -> Evidence:

@@ -35,6 +35,9 @@ class Algorithm(NamedTuple):
         gradient: ``gradient(params, memory) -> gradient of the ELBO``.
         health: ``health(params, memory) -> WeightHealth`` of the records in the sum.
         converged: ``converged(memory) -> bool``: is there nothing left to gain? Most algorithms cannot tell.
+        gave_up: ``gave_up(memory) -> bool``: is this algorithm the wrong one here?
+        recovers: whether ``update_store`` answers a record that is not finite with a step to safety. Otherwise no
+            step is taken.
     """
 
     init_store: Callable[[Params, Record], Any]
@@ -43,6 +46,8 @@ class Algorithm(NamedTuple):
     gradient: Callable[[Params, Memory], Params]
     health: Callable[[Params, Memory], WeightHealth]
     converged: Callable[[Memory], Boolean] = lambda memory: False
+    gave_up: Callable[[Memory], Boolean] = lambda memory: False
+    recovers: bool = False
 
 
 class AlgorithmOptions(Protocol):

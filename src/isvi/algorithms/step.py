@@ -58,6 +58,7 @@ class Method(NamedTuple):
     advance: Callable[[State, Record, Boolean, Boolean], tuple[State, Info]]
     health: Callable[[State], WeightHealth]
     converged: Callable[[State], Boolean]
+    gave_up: Callable[[State], Boolean]
 
 
 def build(
@@ -96,12 +97,13 @@ def build(
         descent = jax.tree.map(jnp.negative, ascent)
         updates, optimizer_state = optimizer.update(descent, state.optimizer, params)
         moved = optax.apply_updates(params, updates)
-        failed = ~(jnp.asarray(finite) & all_finite(moved))
+        stuck = ~(jnp.asarray(finite | bound.recovers) & all_finite(moved))
         params, optimizer_state = jax.tree.map(
-            lambda new, old: jnp.where(failed, old, new),
+            lambda new, old: jnp.where(stuck, old, new),
             (moved, optimizer_state),
             (params, state.optimizer),
         )
+        failed = stuck | ~jnp.asarray(finite)
         evaluated = jnp.asarray(fresh, jnp.int32) * estimator.num_samples
         info = Info(
             fresh=jnp.asarray(fresh),
@@ -132,7 +134,10 @@ def build(
     def converged(state: State) -> Boolean:
         return bound.converged(state.memory)
 
-    return Method(init, step, wants_record, record, advance, health, converged)
+    def gave_up(state: State) -> Boolean:
+        return bound.gave_up(state.memory)
+
+    return Method(init, step, wants_record, record, advance, health, converged, gave_up)
 
 
 def all_finite(tree: Any) -> Bool[Array, ""]:

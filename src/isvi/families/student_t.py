@@ -93,7 +93,7 @@ class StudentTFactors(LocationScale):
         return self.transform(params, noise)
 
     def entropy(self, params: StudentTParams) -> Array:
-        return distributions.StudentT(self.degrees(params)).entropy() + params.log_scale
+        return distributions.StudentT(self.degrees(params)).entropy().astype(params.loc.dtype) + params.log_scale
 
 
 @dataclass(frozen=True)

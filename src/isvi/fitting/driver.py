@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 from isvi.algorithms.step import Method
 from isvi.data.dataset import Dataset
 from isvi.fitting.history import History
-from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, make_run
+from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.status import Status
 
@@ -33,8 +33,8 @@ class Outcome:
     """
 
     loop: LoopState
-    history: History
-    status: Status
+    history: History = field(default_factory=History)
+    status: Status = Status("interrupted", "stopped before the first step")
     compile_seconds: float = 0.0
     skipped: int = 0
 
@@ -49,37 +49,37 @@ class Driver:
     report: Reporter
     seconds: float = field(default=0.0, init=False)
 
-    def drive(self, loop: LoopState, budget: int) -> Outcome:
-        """``budget`` counts model gradients."""
-        outcome = Outcome(loop, History(), Status("interrupted", "stopped before the first row of history"))
+    def drive(self, outcome: Outcome, budget: int) -> Outcome:
+        """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
         started = time.perf_counter()
-        run = make_run(self.method, self.key).lower(loop, self.dataset, jnp.int32(0)).compile()
+        run = make_run(self.method, self.key).lower(outcome.loop, self.dataset, jnp.int32(0)).compile()
         health = jax.jit(self.method.health)
-        outcome.compile_seconds = time.perf_counter() - started
+        outcome.compile_seconds += time.perf_counter() - started
+        self.seconds = outcome.history.seconds[-1] if outcome.history.seconds else 0.0
         call = 1
         try:
             for row in range(1, ROWS_OF_HISTORY + 1):
                 until = max(1, round(budget * row / ROWS_OF_HISTORY))
-                call = self._run_until(run, outcome, until, call)
-                self._add_row(outcome, health)
-                if outcome.loop.state.failures >= TOLERATED_FAILURES:
-                    outcome.status = _diverged(outcome)
-                    return outcome
-                if self.method.converged(outcome.loop.state):
-                    outcome.status = Status("converged", "the ELBO that is left to gain is predicted to be negligible")
-                    return outcome
+                if until > self._gradients(outcome) and not ended(self.method, outcome.loop):
+                    call = self._run_until(run, outcome, until, call)
+                    self._add_row(outcome, health)
+            outcome.status = self._status(outcome)
         except KeyboardInterrupt:
-            outcome.status = Status(
-                "interrupted", f"stopped by hand after {self._gradients(outcome):,} model gradients"
-            )
-            return outcome
-        outcome.status = Status("budget", f"all {self._gradients(outcome):,} model gradients of the budget were used")
+            message = f"stopped by hand after {self._gradients(outcome):,} model gradients"
+            outcome.status = Status("interrupted", message)
         return outcome
+
+    def _status(self, outcome: Outcome) -> Status:
+        if outcome.loop.state.failures >= TOLERATED_FAILURES:
+            return _diverged(outcome)
+        if self.method.converged(outcome.loop.state):
+            return Status("converged", "the ELBO that is left to gain is predicted to be negligible")
+        return Status("budget", f"all {self._gradients(outcome):,} model gradients of the budget were used")
 
     def _run_until(self, run: jax.stages.Compiled, outcome: Outcome, until: int, call: int) -> int:
         """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one."""
         while (done := self._gradients(outcome)) < until:
-            if outcome.loop.state.failures >= TOLERATED_FAILURES or self.method.converged(outcome.loop.state):
+            if ended(self.method, outcome.loop):
                 break
             started = time.perf_counter()
             outcome.loop = jax.block_until_ready(run(outcome.loop, self.dataset, jnp.int32(min(until, done + call))))

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from isvi.algorithms import ISGD, AlgorithmOptions, Auto, build
+from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, build
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.data.arrays import checked_arrays
@@ -19,9 +19,9 @@ from isvi.data.dataset import Dataset
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, MeanField, approximate
 from isvi.families.base import Params
-from isvi.fitting.driver import Driver
+from isvi.fitting.driver import Driver, Outcome
 from isvi.fitting.loop import start_loop
-from isvi.fitting.progress import reporter
+from isvi.fitting.progress import Reporter, reporter
 from isvi.fitting.result import Fit
 from isvi.memory.store import num_bytes
 from isvi.model.checks import check_model, check_start
@@ -31,6 +31,8 @@ from isvi.model.target import Target
 log = logging.getLogger("isvi")
 
 DEFAULT_BATCH_SIZE = 1000
+ADAM_SCALE = 0.1
+AUTO_SCALE = 0.001
 
 
 def fit(
@@ -78,7 +80,7 @@ def fit(
     optimizer = optimizer or _default_optimizer(budget, estimator, algorithm)
     jitter_key, start_key, run_key = jax.random.split(jax.random.key(seed), 3)
     if initial_scale is None:
-        initial_scale = 0.001 if isinstance(algorithm, Auto) else 0.1
+        initial_scale = AUTO_SCALE if isinstance(algorithm, Auto) else ADAM_SCALE
     params = _start(jitter_key, approximation, model, initial, initial_scale)
     check_start(target, dataset, approximation.draw(start_key, params, num_samples=8))
 
@@ -89,10 +91,38 @@ def fit(
         *(f"{n:,}" for n in (approximation.dim, dataset.size, dataset.num_batches, num_bytes(loop.state.memory))),
     )
     with reporter(progress, budget) as report:
-        outcome = Driver(method, dataset, run_key, report).drive(loop, budget)
+        outcome = Driver(method, dataset, run_key, report).drive(Outcome(loop), budget)
+        if method.gave_up(outcome.loop.state):
+            start = approximation.init(approximation.location(params), jnp.full(approximation.dim, ADAM_SCALE))
+            outcome = _fall_back(outcome, start, target, approximation, dataset, run_key, report, budget)
     if not outcome.status.good:
         log.warning("%s", outcome.status)
     return Fit(model, approximation, dataset, outcome)
+
+
+def _fall_back(
+    outcome: Outcome,
+    start: Params,
+    target: Target,
+    approximation: Approximation,
+    dataset: Dataset,
+    key: PRNGKeyArray,
+    report: Reporter,
+    budget: int,
+) -> Outcome:
+    """Start over with plain Adam where ``Auto`` had to take its steps back again and again.
+
+    From the start, not from where ``Auto`` was: on mixtures that is often a worse place than none.
+    """
+    log.info("the posterior is too far from quadratic for Auto; starting over with Adam")
+    estimator, algorithm = Reparameterization(), SGD()
+    spent = outcome.loop.state
+    optimizer = _default_optimizer(max(1, budget - int(spent.gradients)), estimator, algorithm)
+    method = build(estimator.bind(target, approximation), algorithm, optimizer, dataset)
+    loop = start_loop(method, start, dataset, key)
+    state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
+    outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
+    return Driver(method, dataset, key, report).drive(outcome, budget)
 
 
 def _choices(

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from isvi.algorithms.step import Method
 from isvi.data.dataset import Dataset
-from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, run_keys
+from isvi.fitting.loop import LoopState, ended, run_keys
 from isvi.memory.record import Record
 
 YES, NO = np.array(True), np.array(False)
@@ -33,7 +33,10 @@ class HostRun:
         self._proceed = jax.jit(self._steps)
 
     def __call__(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> LoopState:
-        record, finite, fresh = loop.state.memory.newest, YES, NO
+        loop = _strongly_typed(loop)
+        record: Record = loop.state.memory.newest
+        finite: Array | np.ndarray = YES
+        fresh = NO
         while True:
             loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until)
             self.last = loop
@@ -52,6 +55,7 @@ class HostRun:
 
     def lower(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> "HostRun":
         """Compile the loop, as ``make_run(...).lower(...).compile()`` does, without calling the model."""
+        loop = _strongly_typed(loop)
         jax.block_until_ready(self._proceed(loop, loop.state.memory.newest, YES, NO, jnp.int32(0)))
         return self
 
@@ -65,7 +69,7 @@ class HostRun:
         is used. One loop for both, since a record once taken in is the newest."""
 
         def going_on(loop: LoopState) -> Array:
-            return (loop.state.gradients < until) & (loop.state.failures < TOLERATED_FAILURES)
+            return (loop.state.gradients < until) & jnp.logical_not(ended(self._method, loop))
 
         def step_key(loop: LoopState) -> PRNGKeyArray:
             return jax.random.fold_in(self._step_key, loop.state.steps)
@@ -85,6 +89,11 @@ class HostRun:
 
         loop, _ = jax.lax.while_loop(takes_step, step, (loop, fresh))
         return loop, (going_on(loop) & wanted(loop), jax.random.fold_in(step_key(loop), 1), loop.schedule.next_index)
+
+
+def _strongly_typed(loop: LoopState) -> LoopState:
+    """Numbers that began as Python ones have a weak type, and lose it after a step: that would compile again."""
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype) if leaf.weak_type else leaf, loop)
 
 
 def make_host_run(method: Method, key: PRNGKeyArray) -> HostRun:

@@ -50,6 +50,12 @@ class LoopState(NamedTuple):
     tally: Tally
 
 
+def ended(method: Method, loop: LoopState) -> Array:
+    """Whether the run is over, whatever is left of the budget."""
+    diverged = loop.state.failures >= TOLERATED_FAILURES
+    return jnp.asarray(diverged | method.converged(loop.state) | method.gave_up(loop.state))
+
+
 def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     """``run(loop, dataset, until)``: take steps until that many model gradients were evaluated in all.
 
@@ -59,8 +65,7 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     step_key, schedule_key = run_keys(key)
 
     def going_on(until: Array, loop: LoopState) -> Array:
-        in_budget = (loop.state.gradients < until) & (loop.state.failures < TOLERATED_FAILURES)
-        return in_budget & jnp.logical_not(method.converged(loop.state))
+        return (loop.state.gradients < until) & jnp.logical_not(ended(method, loop))
 
     def one_step(dataset: Dataset, loop: LoopState) -> LoopState:
         key = jax.random.fold_in(step_key, loop.state.steps)

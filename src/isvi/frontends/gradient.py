@@ -40,9 +40,7 @@ def from_gradient(
     """
     require(callable(value_and_grad), ConfigurationError, f"value_and_grad must be callable; got {value_and_grad!r}.")
     if isinstance(latents, Mapping):
-        return ExternalModel(
-            latents, log_prior or no_log_prior, external=External(value_and_grad, None, vectorized)
-        )
+        return ExternalModel(latents, log_prior or no_log_prior, external=External(value_and_grad, None, vectorized))
     require(
         isinstance(latents, (int, np.integer)) and not isinstance(latents, bool) and latents >= 1,
         ConfigurationError,

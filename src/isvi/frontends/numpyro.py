@@ -54,7 +54,9 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> "NumpyroModel":
     """
     require(callable(model), ConfigurationError, f"from_numpyro needs a model function; got {model!r}.")
     # As JAX arrays: NumPy ones would be read in another precision whenever the precision is switched.
-    args, kwargs = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, (args, kwargs))
+    args, kwargs = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, (args, kwargs)
+    )
     return NumpyroModel(model, args, kwargs)
 
 
@@ -219,8 +221,8 @@ class TracedModel:
         for name, site in self.sites.items():
             if site["type"] == "param":
                 raise ModelError(
-                    f"numpyro.param({name!r}) asks for an optimum, not a posterior. Give it a prior with numpyro.sample, "
-                    "or pass its value as a constant."
+                    f"numpyro.param({name!r}) asks for an optimum, not a posterior. Give it a prior with "
+                    "numpyro.sample, or pass its value as a constant."
                 )
             if not _is_latent(site):
                 continue
@@ -337,8 +339,8 @@ class TracedModel:
         require(
             isinstance(self.rows, ArrayRows),
             ConfigurationError,
-            "New rows can be predicted where the data were passed to isvi.fit. Here they were bound to the model: build "
-            "it again with isvi.from_numpyro(model) and fit with isvi.fit(model, data).",
+            "New rows can be predicted where the data were passed to isvi.fit. Here they were bound to the model: "
+            "build it again with isvi.from_numpyro(model) and fit with isvi.fit(model, data).",
         )
         return jax.tree.map(jnp.asarray, checked_arrays(data)[0])
 
@@ -362,16 +364,16 @@ def _bind_rows(source: NumpyroModel, rows: ArrayRows | PlateRows, batch_size: in
             batch_size is None or batch_size >= size,
             ModelError,
             f"The latent site {local[0]!r} depends on the rows of the mini-batch: it has an entry per row, or a prior "
-            "computed from the data. Use all rows at once (batch_size=None), sum it out, or compute what its prior needs "
-            "beforehand and bind it: isvi.from_numpyro(model, scale=x.std()).",
+            "computed from the data. Use all rows at once (batch_size=None), sum it out, or compute what its prior "
+            "needs beforehand and bind it: isvi.from_numpyro(model, scale=x.std()).",
         )
         batch_size = size
         whole = TracedModel(source, rows, size)
     require(
         len(likelihood) > 0,
         ModelError,
-        "No observed site of the NumPyro model depends on the data. Pass the observations as obs=..., and the data under "
-        "the names of the model's arguments.",
+        "No observed site of the NumPyro model depends on the data. Pass the observations as obs=..., and the data "
+        "under the names of the model's arguments.",
     )
     return Bound(whole.model(frozenset(likelihood)), rows.data, batch_size)
 
@@ -460,4 +462,3 @@ def _as_arguments(rows: Any) -> tuple[tuple, dict]:
     if isinstance(rows, Mapping):
         return (), dict(rows)
     return (rows if isinstance(rows, tuple) else (rows,)), {}
-

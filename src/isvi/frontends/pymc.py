@@ -68,8 +68,8 @@ class PymcModel:
         require(
             data is None,
             ConfigurationError,
-            "A PyMC model has its data in pm.Data containers: set them with pm.set_data, and call isvi.fit(model) without "
-            "data.",
+            "A PyMC model has its data in pm.Data containers: set them with pm.set_data, and call isvi.fit(model) "
+            "without data.",
         )
         export = Export(self.source, frozenset(self._row_containers()))
         rows = {name: np.asarray(self.source[name].get_value()) for name in sorted(export.containers)}
@@ -77,8 +77,8 @@ class PymcModel:
             require(
                 batch_size is None,
                 ConfigurationError,
-                "batch_size was given, but no observed variable of the PyMC model has its data in pm.Data containers. Write "
-                'observed=pm.Data("y", y), and the predictors likewise.',
+                "batch_size was given, but no observed variable of the PyMC model has its data in pm.Data containers. "
+                'Write observed=pm.Data("y", y), and the predictors likewise.',
             )
             return Bound(Export(self.source, frozenset()).model(), None, None)
         size = len(next(iter(rows.values())))
@@ -133,9 +133,7 @@ class Export:
         """The model in its constrained space, except for moving supports."""
         from pymc.model.transform.conditioning import remove_value_transforms
 
-        return remove_value_transforms(
-            self.source, [rv for rv in self.source.free_RVs if rv.name not in self.moving]
-        )
+        return remove_value_transforms(self.source, [rv for rv in self.source.free_RVs if rv.name not in self.moving])
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -358,7 +356,7 @@ def _jax_function(inputs: list[Any], outputs: list[Any]) -> Callable[..., tuple[
     """Export PyTensor graphs. Importing PyTensor's JAX backend switches JAX to 64 bits: this is undone."""
     if not outputs:
         return lambda *values: ()
-    precision = jax.config.jax_enable_x64
+    precision = jax.config.read("jax_enable_x64")
     try:
         from pymc.sampling.jax import get_jaxified_graph
     finally:

@@ -126,14 +126,13 @@ class StanProgram:
         require(
             data is None,
             ConfigurationError,
-            "A Stan program predicts in its generated quantities, from the data it was built with: predict() takes no data.",
+            "A Stan program predicts in its generated quantities, from the data it was built with: predict() takes "
+            "no data.",
         )
         names = self.model.param_names(include_tp=True, include_gq=True)
         known = {_base(name) for name in self.model.param_names(include_tp=True)}
         rng = self.model.new_rng(seed)
-        values = self._each(
-            draws, lambda z: self.model.param_constrain(z, include_tp=True, include_gq=True, rng=rng)
-        )
+        values = self._each(draws, lambda z: self.model.param_constrain(z, include_tp=True, include_gq=True, rng=rng))
         found = {name: value for name, value in _unpack(names, values).items() if name not in known}
         require(len(found) > 0, ConfigurationError, "The Stan program has no generated quantities to predict with.")
         return found
@@ -179,7 +178,8 @@ def _unpack(names: list[str], values: np.ndarray) -> dict[str, np.ndarray]:
         shape = tuple(max(index) + 1 for index in zip(*(index for index, _ in entries), strict=True))
         arrays[base] = np.empty((len(values), *shape))
         for index, column in entries:
-            arrays[base][(slice(None), *index)] = values[:, column]
+            entry: tuple[slice | int, ...] = (slice(None), *index)
+            arrays[base][entry] = values[:, column]
     return arrays
 
 

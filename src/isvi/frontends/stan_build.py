@@ -20,11 +20,12 @@ import numpy as np
 from isvi.core.errors import ConfigurationError, ModelError, require
 
 SHIM = Path(__file__).with_name("stan_shim.cpp")
-FLAGS = (
-    "-shared -fPIC -std=c++17 -O1 -w -D_REENTRANT -DBOOST_DISABLE_ASSERTS -DBOOST_PHOENIX_NO_VARIADIC_EXPRESSION "
-    "-D_GLIBCXX_USE_CXX11_ABI=0"
-).split()
-LIBRARIES = "-lsundials_cvodes -lsundials_idas -lsundials_kinsol -lsundials_nvecserial -ltbb".split()
+FLAGS = [
+    *("-shared", "-fPIC", "-std=c++17", "-O1", "-w"),
+    *("-D_REENTRANT", "-DBOOST_DISABLE_ASSERTS", "-DBOOST_PHOENIX_NO_VARIADIC_EXPRESSION"),
+    "-D_GLIBCXX_USE_CXX11_ABI=0",  # as the libraries in the package were built
+]
+LIBRARIES = ["-lsundials_cvodes", "-lsundials_idas", "-lsundials_kinsol", "-lsundials_nvecserial", "-ltbb"]
 
 
 def cache_folder() -> Path:
@@ -36,7 +37,8 @@ def cache_folder() -> Path:
 def compile_program(code: str) -> Path:
     """The shared library of a program, compiled now or before. Compiling takes half a minute."""
     found = find_spec("httpstan")
-    assert found is not None and found.origin is not None
+    assert found is not None
+    assert found.origin is not None
     package = Path(found.origin).parent
     key = sha256("\n".join([code, SHIM.read_text(), version("httpstan"), str(package), *FLAGS]).encode()).hexdigest()
     library = cache_folder() / f"{key[:24]}.so"
@@ -83,9 +85,7 @@ class CompiledStan:
     def __init__(self, library: Path, data: str, seed: int = 0) -> None:
         self._stan = _declared(ctypes.CDLL(str(library)))
         self._handle = self._stan.isvi_stan_open(data.encode(), seed)
-        require(
-            self._handle is not None, ModelError, f"The Stan program does not accept the data: {self._message()}"
-        )
+        require(self._handle is not None, ModelError, f"The Stan program does not accept the data: {self._message()}")
         self._dim = self._stan.isvi_stan_dim(self._handle)
 
     def __del__(self) -> None:
@@ -109,7 +109,10 @@ class CompiledStan:
     def param_constrain(
         self, theta_unc: np.ndarray, *, include_tp: bool = False, include_gq: bool = False, rng: Any = None
     ) -> np.ndarray:
-        z, values = self._vector(theta_unc), np.empty(len(self.param_names(include_tp=include_tp, include_gq=include_gq)))
+        z, values = (
+            self._vector(theta_unc),
+            np.empty(len(self.param_names(include_tp=include_tp, include_gq=include_gq))),
+        )
         seed = 0 if rng is None else int(rng.integers(2**31))
         failed = self._stan.isvi_stan_constrain(
             self._handle, _pointer(z), include_tp, include_gq, seed, _pointer(values), len(values)

@@ -37,8 +37,3 @@ def bind(model: Model | Bindable, data: Any, batch_size: int | None) -> Bound:
 def make_target(model: Model, coordinates: Coordinates) -> Target:
     """The model's log joint in the coordinates of an approximation."""
     return ExternalTarget(model, coordinates) if isinstance(model, ExternalModel) else Target(model, coordinates)
-
-
-def on_host(model: Model) -> bool:
-    """Whether the model must be evaluated outside compiled code."""
-    return isinstance(model, ExternalModel)

@@ -96,7 +96,8 @@ def _row_names(rows: Any) -> set[str]:
 def check_start(target: Target, dataset: Dataset, draws: jax.Array) -> None:
     """Evaluate the model at draws from the initial approximation; everything must be finite."""
     if isinstance(target, ExternalTarget):
-        return check_external_start(target, dataset, draws)
+        check_external_start(target, dataset, draws)
+        return
 
     def parts(draws: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
         def likelihood(rows: Any, num_rows: int) -> tuple[jax.Array, jax.Array]:

@@ -7,7 +7,7 @@ JAX stays in JAX: the constraints with their Jacobians, and a log prior if one w
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -161,6 +161,8 @@ class ExternalTarget(Target):
 
     model: ExternalModel
 
+    on_host: ClassVar[bool] = True
+
     def log_likelihood(self, z: Float[Array, " dim"], rows: Any) -> Float[Array, ""]:
         values, _ = self.coordinates.decode(z)
         return self._called_back(values, rows).astype(z.dtype)
@@ -255,7 +257,10 @@ class ExternalTarget(Target):
                 number, gradients = external(one, None if rows is None else rows[ROW])
                 return number[0].astype(dtype), {name: array[0].astype(dtype) for name, array in gradients.items()}
 
-            shapes = jax.ShapeDtypeStruct((), dtype), jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape, dtype), values)
+            shapes = (
+                jax.ShapeDtypeStruct((), dtype),
+                jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape, dtype), values),
+            )
             return jax.pure_callback(on_host, shapes, values, rows, vmap_method="sequential")
 
         @jax.custom_vjp

@@ -11,8 +11,8 @@ from isvi.core.latents import Latent
 
 LogPrior = Callable[[dict[str, Array]], Array]
 LogLikelihood = Callable[[dict[str, Array], Any], Array]
-Report = Callable[[dict[str, Array]], Mapping[str, Any]]
-Predict = Callable[[dict[str, Array], Any, int], Mapping[str, Any]]
+Report = Callable[[dict[str, Any]], Mapping[str, Any]]
+Predict = Callable[[dict[str, Any], Any, int], Mapping[str, Any]]
 Unreport = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 

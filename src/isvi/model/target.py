@@ -1,7 +1,7 @@
 """The log joint as the estimators see it: a function of the flat vector z and a mini-batch."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ class Target:
 
     model: Model
     coordinates: Coordinates
+
+    on_host: ClassVar[bool] = False
+    """Whether the model must be evaluated outside compiled code."""
 
     def log_prior(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
         """The log prior density of z, with the Jacobians of the constraints."""

@@ -14,9 +14,9 @@ from numpyro.infer.autoguide import AutoDiagonalNormal, AutoMultivariateNormal, 
 from isvi.core.errors import ConfigurationError, require
 from isvi.families import Family, FullRank, MeanField
 from isvi.families.block import BlockParams
+from isvi.fitting.fit import fit
+from isvi.fitting.result import Fit
 from isvi.frontends.numpyro import UNCONSTRAINED, from_numpyro
-
-Guide = AutoNormal | AutoDiagonalNormal | AutoMultivariateNormal
 
 
 class SVIResult(NamedTuple):
@@ -24,7 +24,7 @@ class SVIResult(NamedTuple):
 
     params: dict[str, Array]
     """For the guide: ``guide.sample_posterior(key, result.params, sample_shape=(1000,))``."""
-    fit: Any
+    fit: Fit
     """The :class:`isvi.Fit`."""
     losses: np.ndarray
     """Negative ELBO estimates, one per row of the fit's history."""
@@ -41,7 +41,7 @@ class SVI:
     """
 
     def __init__(
-        self, model: Callable, guide: Guide, optim: optax.GradientTransformation | None = None, **options: Any
+        self, model: Callable, guide: Any, optim: optax.GradientTransformation | None = None, **options: Any
     ) -> None:
         require(
             optim is None or hasattr(optim, "update"),
@@ -53,8 +53,6 @@ class SVI:
 
     def run(self, rng_key: Array, num_steps: int, *args: Any, progress_bar: bool = True, **kwargs: Any) -> SVIResult:
         """Fit with as many model gradients as NumPyro's SVI would evaluate in ``num_steps`` steps."""
-        from isvi.fitting import fit  # above this package: the loop knows nothing of front ends, nor they of it
-
         seed = int(jax.random.randint(rng_key, (), 0, np.iinfo(np.int32).max))
         draws = self._options.get("num_samples") or 1
         progress = None if progress_bar else False
@@ -68,10 +66,10 @@ class SVI:
         return SVIResult(guide_params(self.guide, fitted), fitted, -np.asarray(fitted.history.elbo))
 
 
-def guide_params(guide: Guide, fit: Any) -> dict[str, Array]:
+def guide_params(guide: Any, fitted: Fit) -> dict[str, Array]:
     """A fit's parameters, under the names and in the order that the autoguide uses."""
-    entries = {entry.name.removesuffix(UNCONSTRAINED): entry for entry in fit.approximation.coordinates.entries}
-    location, cholesky = _location_and_cholesky(fit.params)
+    entries = {entry.name.removesuffix(UNCONSTRAINED): entry for entry in fitted.approximation.coordinates.entries}
+    location, cholesky = _location_and_cholesky(fitted.params)
     scale = jnp.sqrt(jnp.sum(cholesky**2, axis=1))
     if isinstance(guide, AutoNormal):
         params = {}
@@ -80,7 +78,7 @@ def guide_params(guide: Guide, fit: Any) -> dict[str, Array]:
             params[f"{name}_{guide.prefix}_scale"] = scale[entry.start : entry.stop].reshape(entry.shape)
         return params
     # These guides lay the sites out in the model's order, whatever the order of the family.
-    names = [name.removesuffix(UNCONSTRAINED) for name in fit.model.latents]
+    names = [name.removesuffix(UNCONSTRAINED) for name in fitted.model.latents]
     order = np.concatenate([np.arange(entries[name].start, entries[name].stop) for name in names])
     if isinstance(guide, AutoDiagonalNormal):
         return {f"{guide.prefix}_loc": location[order], f"{guide.prefix}_scale": scale[order]}
@@ -88,7 +86,7 @@ def guide_params(guide: Guide, fit: Any) -> dict[str, Array]:
     return {f"{guide.prefix}_loc": location[order], f"{guide.prefix}_scale_tril": jnp.linalg.cholesky(covariance)}
 
 
-def _family(guide: Guide) -> Family:
+def _family(guide: Any) -> Family:
     if isinstance(guide, AutoMultivariateNormal):
         return FullRank()
     require(

@@ -1,0 +1,1 @@
+"""Measurements: what a reuse step costs, and how the default method compares with other tools."""

@@ -1,0 +1,135 @@
+"""What a run leaves behind, and driving compiled steps from checkpoint to checkpoint."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+
+from benchmarks.problems import Problem
+
+CHECKPOINTS = 45
+FIRST_CHECKPOINT = 100
+CLOSE_ENOUGH = 0.004
+"""Nats per latent: a run is not followed any further."""
+
+
+class Point(NamedTuple):
+    """Where a run was after so many model gradients. Seconds exclude compilation and evaluation."""
+
+    gradients: int
+    seconds: float
+    elbo: float
+
+
+@dataclass
+class Run:
+    """One run: its checkpoints, and how it ended."""
+
+    points: list[Point]
+    compile_seconds: float
+    setting: str = ""
+    status: str = ""
+
+    def best_gap(self, problem: Problem) -> float:
+        """The smallest gap on the way, in nats per latent."""
+        highest = max((point.elbo for point in self.points if math.isfinite(point.elbo)), default=-math.inf)
+        return (problem.optimum[2] - highest) / problem.latents
+
+
+class Setting(NamedTuple):
+    """Adam's learning rate, constant or falling to zero along a cosine after ``horizon`` steps; and the standard
+    deviations at the start."""
+
+    rate: Any
+    horizon: Any = math.inf
+    scale: Any = 0.1
+
+    def optimizer(self) -> optax.GradientTransformation:
+        def rate(count: Array) -> Array:
+            phase = jnp.where(jnp.isinf(self.horizon), 0.0, jnp.minimum(count / self.horizon, 1.0))
+            return self.rate * 0.5 * (1 + jnp.cos(jnp.pi * phase))
+
+        return optax.adam(rate)
+
+    def traced(self) -> "Setting":
+        """With arrays in it, so that one compiled program serves all settings."""
+        return Setting(*(jnp.asarray(part, jnp.float32) for part in self))
+
+    def __str__(self) -> str:
+        schedule = "constant" if math.isinf(self.horizon) else f"cosine to {self.horizon:,.0f}"
+        return f"rate {self.rate:g}, {schedule}, first sd {self.scale:g}"
+
+
+class Carry(NamedTuple):
+    """The state of a rival and what it has used so far."""
+
+    state: Any
+    steps: Array
+    gradients: Array
+
+
+Step = Callable[[Setting, Array, Any, Any], tuple[Any, Array]]
+"""``step(setting, key, state, batch) -> (state, model gradients used)``."""
+
+
+def make_advance(step: Step) -> jax.stages.Wrapped:
+    """``advance(setting, carry, key, dataset, order, until)``: steps until so many gradients were used."""
+
+    @jax.jit
+    def advance(setting: Setting, carry: Carry, key: Array, dataset: Any, order: Array, until: Array) -> Carry:
+        def one_step(carry: Carry) -> Carry:
+            batch = dataset.batch(order[carry.gradients % order.shape[0]])
+            state, used = step(setting, jax.random.fold_in(key, carry.steps), carry.state, batch)
+            return Carry(state, carry.steps + 1, carry.gradients + used)
+
+        return jax.lax.while_loop(lambda carry: carry.gradients < until, one_step, carry)
+
+    return advance
+
+
+def follow(
+    advance: Callable[[Carry, Array], Carry],
+    carry: Carry,
+    counts: Sequence[int],
+    read: Callable[[Any], Sequence[float]],
+    stop: float = math.inf,
+) -> list[list[Point]]:
+    """Run to so many gradients and read ELBOs, of one state or of several side by side, at each of these checkpoints;
+    until all of them exceed ``stop``."""
+    seconds = 0.0
+    rows = [[Point(0, 0.0, elbo)] for elbo in read(carry.state)]
+    for until in counts:
+        started = time.perf_counter()
+        carry = jax.block_until_ready(advance(carry, jnp.int32(until)))
+        seconds += time.perf_counter() - started
+        elbos = read(carry.state)
+        for row, elbo in zip(rows, elbos, strict=True):
+            row.append(Point(int(carry.gradients), seconds, elbo))
+        if min(elbos) >= stop:
+            break
+    return rows
+
+
+def checkpoint_counts(budget: int, checkpoints: int) -> list[int]:
+    """Equidistant in the logarithm."""
+    first = min(FIRST_CHECKPOINT, budget)
+    return sorted({round(count) for count in np.geomspace(first, budget, checkpoints)})
+
+
+def batch_order(num_batches: int, length: int, seed: int) -> Array:
+    """Every pass visits the mini-batches in a new random order."""
+    rng = np.random.default_rng([seed, 1])
+    passes = [rng.permutation(num_batches) for _ in range(-(-length // num_batches))]
+    return jnp.asarray(np.concatenate(passes)[:length], jnp.int32)
+
+
+def good_enough(problem: Problem) -> float:
+    """The ELBO at which a run is stopped."""
+    return problem.optimum[2] - CLOSE_ENOUGH * problem.latents if problem.exact else math.inf

@@ -1,0 +1,109 @@
+"""``python -m benchmarks.peers``: the default of ``isvi.fit``, with nothing tuned, against tuned rivals.
+
+Writes ``peers.md``, ``peers.csv``, ``tuning.csv`` and ``peers.png``/``.svg``. Finished runs are kept in the CSV: a
+second call goes on where the first one ended.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.figure import draw
+from benchmarks.full_batch import run_laplace, run_pathfinder
+from benchmarks.measure import Run
+from benchmarks.problems import PROBLEMS, Problem
+from benchmarks.report import DEFAULT, write_report
+from benchmarks.rivals import STOCHASTIC, Racer, run_default
+from benchmarks.store import Store
+from benchmarks.tuning import tune
+
+BUDGETS = {"d": 100_000, "e": 100_000}
+BUDGET = 30_000
+FULL_BATCH = {"L-BFGS + Laplace": run_laplace, "Pathfinder": run_pathfinder}
+PYMC = "PyMC ADVI"
+PYMC_PROBLEMS = ("b", "d")
+ALL = [DEFAULT, *FULL_BATCH, *STOCHASTIC]
+
+
+def race(problem: Problem, rivals: list[str], seeds: int, rival_seeds: int, budget: int, store: Store) -> None:
+    """All runs on one problem that are not in the store yet."""
+    for rival in rivals:
+        if rival in STOCHASTIC:
+            _race_stochastic(problem, rival, rival_seeds, budget, store)
+            continue
+        for seed in range(seeds if rival == DEFAULT else rival_seeds):
+            if not store.has(problem.letter, rival, seed):
+                _keep(store, problem, rival, seed, budget, _run_once(problem, rival, seed, budget))
+
+
+def _run_once(problem: Problem, rival: str, seed: int, budget: int) -> Run:
+    if rival == DEFAULT:
+        return run_default(problem, seed)
+    if rival == PYMC:
+        from benchmarks.pymc_advi import run_pymc
+
+        return run_pymc(problem, seed, budget)
+    return FULL_BATCH[rival](problem, seed, budget)
+
+
+def _race_stochastic(problem: Problem, rival: str, seeds: int, budget: int, store: Store) -> None:
+    missing = [seed for seed in range(seeds) if not store.has(problem.letter, rival, seed)]
+    if not missing:
+        return
+    racer = Racer(problem, STOCHASTIC[rival](problem))
+    setting, budget = tune(problem, rival, racer, budget, store)
+    for seed in missing:
+        _keep(store, problem, rival, seed, budget, racer.run(setting, seed, budget))
+
+
+def _keep(store: Store, problem: Problem, rival: str, seed: int, budget: int, run: Run) -> None:
+    store.add(problem, rival, seed, budget, run)
+    last = run.points[-1]
+    gap = f"{run.best_gap(problem):.4f} nats per latent" if problem.exact else f"ELBO {last.elbo:,.2f}"
+    typer.echo(
+        f"{time.strftime('%H:%M:%S')} ({problem.letter}) {rival}, seed {seed}: {gap} after {last.gradients:,} "
+        f"gradients, {last.seconds:.2f} s; {run.setting}; {run.status}"
+    )
+
+
+def tune_all(problem: Problem, rivals: list[str], budget: int, store: Store) -> None:
+    for rival in rivals:
+        if rival in STOCHASTIC:
+            setting, until = tune(problem, rival, Racer(problem, STOCHASTIC[rival](problem)), budget, store)
+            typer.echo(f"{time.strftime('%H:%M:%S')} ({problem.letter}) {rival}: {setting}, {until:,} gradients")
+
+
+def main(
+    problems: Annotated[list[str] | None, typer.Argument(help="a, b, b', c, d, e, f; all by default.")] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of isvi's default.")] = 5,
+    rival_seeds: Annotated[int, typer.Option(help="Seeds of the rivals.")] = 3,
+    rivals: Annotated[str, typer.Option(help="Comma-separated; all by default.")] = ",".join(ALL),
+    pymc: Annotated[bool, typer.Option(help="Also PyMC's ADVI, on (b) and (d): slow.")] = False,
+    quick: Annotated[bool, typer.Option(help="One seed and a tenth of the budgets.")] = False,
+    tune_only: Annotated[bool, typer.Option(help="Only choose the rivals' learning rates.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where to write; benchmarks/results by default.")] = None,
+) -> None:
+    """Race isvi's default against tuned rivals."""
+    letters = problems or list(PROBLEMS)
+    chosen = [name.strip() for name in rivals.split(",") if name.strip()]
+    for names, known in ((letters, list(PROBLEMS)), (chosen, ALL)):
+        unknown = sorted(set(names) - set(known))
+        if unknown:
+            raise typer.BadParameter(f"{unknown} are not known; choose from {', '.join(known)}.")
+    store = Store(out or Path("benchmark-output" if quick else Path(__file__).parent / "results"))
+    for letter in letters:
+        problem, budget = PROBLEMS[letter](), BUDGETS.get(letter, BUDGET) // (10 if quick else 1)
+        if tune_only:
+            tune_all(problem, chosen, budget, store)
+            continue
+        names = chosen + ([PYMC] if pymc and letter in PYMC_PROBLEMS else [])
+        race(problem, names, 1 if quick else seeds, 1 if quick else rival_seeds, budget, store)
+        write_report(store, os.cpu_count() or 1)
+        draw(store)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,107 @@
+"""Results on disk: one row per checkpoint, added when a run is finished, so that a benchmark can be continued."""
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.measure import Point, Run, Setting
+from benchmarks.problems import Problem
+
+RUN_COLUMNS = [
+    "problem", "rival", "seed", "setting", "status", "latents", "batches", "budget", "optimum", "compile_seconds",
+    "gradients", "seconds", "elbo",
+]  # fmt: skip
+TUNING_COLUMNS = ["problem", "rival", "budget", "rate", "horizon", "scale", "gap_per_latent", "reached_at"]
+
+
+@dataclass
+class Stored:
+    """A run as read back."""
+
+    problem: str
+    rival: str
+    seed: int
+    setting: str
+    status: str
+    latents: int
+    batches: int
+    budget: int
+    optimum: float
+    compile_seconds: float
+    points: list[Point] = field(default_factory=list)
+
+    def gaps(self, optimum: float | None = None) -> list[float]:
+        """Nats per latent to the optimum."""
+        best = self.optimum if optimum is None else optimum
+        return [(best - point.elbo) / self.latents for point in self.points]
+
+    def reached(self, gap: float, optimum: float | None = None) -> Point | None:
+        """The first checkpoint within ``gap`` nats per latent of the optimum."""
+        pairs = zip(self.points, self.gaps(optimum), strict=True)
+        return next((point for point, here in pairs if here <= gap), None)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder with ``peers.csv`` and ``tuning.csv``."""
+
+    folder: Path
+
+    @property
+    def runs_path(self) -> Path:
+        return self.folder / "peers.csv"
+
+    @property
+    def tuning_path(self) -> Path:
+        return self.folder / "tuning.csv"
+
+    def add(self, problem: Problem, rival: str, seed: int, budget: int, run: Run) -> None:
+        optimum = problem.optimum[2] if problem.exact else math.nan
+        head = [problem.letter, rival, seed, run.setting, run.status, problem.latents, problem.num_batches, budget]
+        head += [repr(optimum), f"{run.compile_seconds:.3f}"]
+        rows = [[*head, point.gradients, f"{point.seconds:.4f}", f"{point.elbo:.6f}"] for point in run.points]
+        _append(self.runs_path, RUN_COLUMNS, rows)
+
+    def runs(self) -> list[Stored]:
+        found: dict[tuple[str, str, int], Stored] = {}
+        for row in _read(self.runs_path):
+            key = (row["problem"], row["rival"], int(row["seed"]))
+            if key not in found:
+                numbers = (int(row[name]) for name in ("latents", "batches", "budget"))
+                seconds = float(row["compile_seconds"])
+                found[key] = Stored(*key, row["setting"], row["status"], *numbers, float(row["optimum"]), seconds)
+            found[key].points.append(Point(int(row["gradients"]), float(row["seconds"]), float(row["elbo"])))
+        return list(found.values())
+
+    def has(self, problem: str, rival: str, seed: int) -> bool:
+        return any((run.problem, run.rival, run.seed) == (problem, rival, seed) for run in self.runs())
+
+    def add_tuning(
+        self, problem: str, rival: str, budget: int, outcomes: Iterable[tuple[Setting, float, float]]
+    ) -> None:
+        rows = [[problem, rival, budget, *s, f"{gap:.6g}", reached] for s, gap, reached in outcomes]
+        _append(self.tuning_path, TUNING_COLUMNS, rows)
+
+    def tuning(self) -> dict[tuple[str, str], list[dict[str, str]]]:
+        found: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+        for row in _read(self.tuning_path):
+            found[row["problem"], row["rival"]].append(row)
+        return found
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _append(path: Path, columns: list[str], rows: list[list]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows(([columns] if new else []) + rows)

@@ -1,0 +1,84 @@
+"""A trust region that watches the ELBO.
+
+Every record tells, for free, what the ELBO of its mini-batch is. Compared with the same mini-batch one pass earlier,
+mini-batch noise cancels, so that a pass over the data shows whether the ELBO rose or fell, and with what standard
+error. If it fell, the parameters go back to where they were best and steps become shorter; while it rises, they may
+become longer again.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from isvi.families.base import Params
+
+LONGEST_STEP = 3.0
+"""Root mean square of a step, per dimension, in posterior standard deviations."""
+SHORTEST_STEP = 0.01
+SUDDEN_FALL = 10.0
+"""A loss of this many nats per dimension calls the steps off before the pass ends ..."""
+SLOW_FALL = 0.1
+"""... and one of this many when it ends, ..."""
+STANDARD_ERRORS = 3.0
+"""... if it is this many standard errors from nothing."""
+
+
+class Trust(NamedTuple):
+    """What is known about the last steps."""
+
+    radius: Float[Array, ""]
+    best: Params
+    """The parameters at the end of the last pass that did not make things worse."""
+    elbos: Float[Array, " batches"]
+    """The ELBO of every mini-batch at its last visit; NaN if there was none."""
+    visits: Int[Array, ""]
+    mean: Float[Array, ""]
+    squares: Float[Array, ""]
+    broken: Bool[Array, ""]
+    """Whether the steps since ``best`` are to be called off."""
+
+    @classmethod
+    def start(cls, params: Params, num_batches: int, dtype: jnp.dtype) -> "Trust":
+        zero = jnp.zeros((), dtype)
+        unvisited = jnp.full(num_batches, jnp.nan, dtype)
+        return cls(zero + LONGEST_STEP, params, unvisited, jnp.int32(0), zero, zero, jnp.array(False))
+
+    def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""]) -> "Trust":
+        """Note the ELBO of a mini-batch under the present parameters."""
+        gain = elbo - self.elbos[batch]
+        known = jnp.isfinite(gain)
+        visits = self.visits + known.astype(jnp.int32)
+        difference = jnp.where(known, gain - self.mean, 0)
+        mean = self.mean + difference / jnp.maximum(visits, 1)
+        return self._replace(
+            elbos=self.elbos.at[batch].set(elbo),
+            visits=visits,
+            mean=mean,
+            squares=self.squares + difference * jnp.where(known, gain - mean, 0),
+        )
+
+    def judge(self, params: Params, dim: int, pass_ended: Bool[Array, ""]) -> "Trust":
+        """At the end of a pass, or after a sudden fall: shorten or lengthen the steps."""
+        error = jnp.sqrt(self.squares / jnp.maximum(self.visits - 1, 1) / jnp.maximum(self.visits, 1))
+        fall = -self.mean / dim
+        too_much = (fall > SUDDEN_FALL) | (pass_ended & (fall > SLOW_FALL))
+        worse = too_much & (self.visits > 2) & (self.mean < -STANDARD_ERRORS * error)
+        better = pass_ended & ~worse
+        radius = jnp.where(worse, self.radius / 4, jnp.where(better, self.radius * 2, self.radius))
+        ended = worse | better
+        return Trust(
+            radius=jnp.clip(radius, SHORTEST_STEP, LONGEST_STEP),
+            best=jax.tree.map(lambda new, old: jnp.where(better, new, old), params, self.best),
+            # After going back, mini-batches are compared with what they are there.
+            elbos=jnp.where(worse, jnp.nan, self.elbos),
+            visits=jnp.where(ended, 0, self.visits),
+            mean=jnp.where(ended, 0, self.mean),
+            squares=jnp.where(ended, 0, self.squares),
+            broken=worse,
+        )
+
+    def shorten(self, step: Float[Array, " dim"], length: Float[Array, ""]) -> Float[Array, " dim"]:
+        """The step, inside the region; ``length`` is its root mean square in standard deviations."""
+        return step * jnp.minimum(1, self.radius / jnp.maximum(length, jnp.finfo(length.dtype).tiny))

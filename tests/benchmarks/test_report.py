@@ -1,0 +1,71 @@
+"""Keeping runs, choosing settings, and telling what holds."""
+
+import math
+
+import pytest
+
+from benchmarks import problems
+from benchmarks.figure import draw
+from benchmarks.measure import Point, Run, Setting
+from benchmarks.report import Cost, collect, write_report
+from benchmarks.rivals import STOCHASTIC, Racer
+from benchmarks.store import Store
+from benchmarks.tuning import tune
+
+
+@pytest.fixture
+def problem(tmp_path, monkeypatch):
+    monkeypatch.setattr(problems, "CACHE", tmp_path / "cache")
+    return problems.poisson_regression(rows=100, dim=2, batch_size=50)
+
+
+def run_to(problem, gap: float, gradients: int, setting: str = "") -> Run:
+    best = problem.optimum[2]
+    start = Point(10, 0.1, best - 5 * problem.latents)
+    return Run([start, Point(gradients, gradients / 100, best - gap * problem.latents)], 1.5, setting, "converged")
+
+
+@pytest.fixture
+def store(tmp_path, problem) -> Store:
+    store = Store(tmp_path / "results")
+    for seed in range(3):
+        store.add(problem, "isvi default", seed, 1000, run_to(problem, 0.001, 100 + seed))
+        store.add(problem, "NumPyro SVI", seed, 3000, run_to(problem, 0.05, 3000))
+    store.add(problem, "L-BFGS + Laplace", 0, 3000, run_to(problem, 0.009, 400))
+    return store
+
+
+def test_runs_are_read_back(store, problem):
+    assert len(store.runs()) == 7
+    assert store.has("f", "NumPyro SVI", 2)
+    assert not store.has("f", "NumPyro SVI", 3)
+    run = store.runs()[0]
+    assert run.reached(0.01).gradients == 100
+    assert run.reached(1e-9) is None
+    assert run.gaps()[-1] == pytest.approx(0.001, abs=1e-5)
+
+
+def test_costs_are_bounds_where_the_level_was_not_reached(store):
+    (results,) = collect(store)
+    assert results.gradients("isvi default", 0.01).median == 101
+    assert results.gradients("NumPyro SVI", 0.01).at_least == 3000
+    assert results.gradients("NumPyro SVI", 0.01).text() == "> 3,000"
+    assert Cost((1.0, 2.0, math.inf), 5.0).text() == "2 (1 - never)"
+
+
+def test_report_and_figure_are_written(store):
+    write_report(store, cores=2)
+    draw(store)
+    text = (store.folder / "peers.md").read_text()
+    assert "2 cores" in text
+    assert ">= 1/29.7: holds (1/10)" in text
+    assert "50.5 / 200.0: holds" in text
+    assert {"peers.png", "peers.svg"} <= {path.name for path in store.folder.iterdir()}
+
+
+def test_tuning_is_kept_and_used_again(tmp_path, problem):
+    store, racer = Store(tmp_path), Racer(problem, STOCHASTIC["isvi SGD"](problem))
+    first = tune(problem, "isvi SGD", racer, 300, store)
+    assert isinstance(first[0], Setting)
+    assert len(store.tuning()["f", "NumPyro SVI"]) >= 15
+    assert tune(problem, "isvi SGD", racer, 300, store) == first
