@@ -31,7 +31,7 @@ def draw(store: Store) -> None:
         row[0].set_ylabel("gap, nats per latent")
         row[0].set_title(f"({results.letter})", loc="left")
     axes[-1][0].set_xlabel("model gradients of one mini-batch")
-    axes[-1][1].set_xlabel("seconds, without compilation")
+    axes[-1][1].set_xlabel("CPU seconds, without compilation")
     handles = {line.get_label(): line for one in axes.flat for line in one.get_lines() if line.get_label()[0] != "_"}
     names = [name for name in STYLES if name in handles]
     figure.legend([handles[name] for name in names], names, loc="outside upper center", ncols=4)
@@ -53,7 +53,7 @@ def _panel(axes: Axes, results: Results, cost: str) -> None:
 
 
 def _curve(run: Stored, optimum: float, cost: str) -> tuple[np.ndarray, np.ndarray]:
-    x = np.array([getattr(point, cost) for point in run.points], float)
+    x = np.array([point.gradients if cost == "gradients" else point.time.cpu for point in run.points], float)
     gaps = np.maximum(run.gaps(optimum), LOWEST)
     shown = (x > 0) & np.isfinite(gaps)
     return x[shown], gaps[shown]

@@ -3,7 +3,6 @@
 A full gradient counts as one per mini-batch.
 """
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from jaxtyping import Array
 from scipy.optimize import minimize
 
 import isvi
-from benchmarks.measure import CHECKPOINTS, Point, Run, checkpoint_counts
+from benchmarks.measure import CHECKPOINTS, Point, Run, Time, checkpoint_counts
 from benchmarks.problems import Problem
 from benchmarks.rivals import start_location
 
@@ -22,8 +21,8 @@ ELBO_DRAWS = 5
 PATHFINDER_ITERATIONS = 60
 
 
-def full_gradient(problem: Problem, dataset: isvi.Dataset) -> tuple[Callable[[np.ndarray], Any], float]:
-    """``log_joint(z) -> (value, gradient)`` of all rows, and the seconds it took to compile.
+def full_gradient(problem: Problem, dataset: isvi.Dataset) -> tuple[Callable[[np.ndarray], Any], Time]:
+    """``log_joint(z) -> (value, gradient)`` of all rows, and the time it took to compile.
 
     Mini-batches are evaluated in float32, like everything else here, and added up in float64: a line search cannot
     work with a float32 sum of minus ten million.
@@ -38,9 +37,9 @@ def full_gradient(problem: Problem, dataset: isvi.Dataset) -> tuple[Callable[[np
             each.append(likelihood(z, dataset.rest))
         return jax.lax.map(lambda rows: likelihood(z, rows), dataset.full), each
 
-    started = time.perf_counter()
+    started = Time.now()
     compiled = parts.lower(jnp.zeros(problem.latents), dataset).compile()
-    seconds = time.perf_counter() - started
+    compilation = Time.since(started)
 
     def log_joint(z: np.ndarray) -> tuple[float, np.ndarray]:
         (values, gradients), others = jax.device_get(compiled(jnp.asarray(z, jnp.float32), dataset))
@@ -48,15 +47,15 @@ def full_gradient(problem: Problem, dataset: isvi.Dataset) -> tuple[Callable[[np
         gradient = np.sum(gradients, axis=0, dtype=np.float64) + sum(g.astype(np.float64) for _, g in others)
         return float(value), gradient
 
-    return log_joint, seconds
+    return log_joint, compilation
 
 
 def run_laplace(problem: Problem, seed: int, budget: int) -> Run:
     """SciPy's L-BFGS in unconstrained space; at its iterates, a Gaussian with the curvature's diagonal. Neither the
     time nor the gradients of that diagonal are counted, in its favour."""
-    log_joint, compile_seconds = full_gradient(problem, problem.dataset(seed))
+    log_joint, compilation = full_gradient(problem, problem.dataset(seed))
     location = np.asarray(start_location(problem, seed), np.float64)
-    evaluations, iterates, started = [0], [], time.perf_counter()
+    evaluations, iterates, started = [0], [], Time.now()
 
     def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
         evaluations[0] += 1
@@ -64,7 +63,7 @@ def run_laplace(problem: Problem, seed: int, budget: int) -> Run:
         return -value, -gradient
 
     def keep(z: np.ndarray) -> None:
-        iterates.append((evaluations[0] * problem.num_batches, time.perf_counter() - started, z.copy()))
+        iterates.append((evaluations[0] * problem.num_batches, Time.since(started), z.copy()))
 
     most = max(60, budget // problem.num_batches)
     options = {"maxiter": most, "maxfun": most, "ftol": 1e-13, "gtol": 1e-6, "maxcor": 20}
@@ -74,10 +73,10 @@ def run_laplace(problem: Problem, seed: int, budget: int) -> Run:
     later = {count - 1 for count in checkpoint_counts(len(iterates), CHECKPOINTS)}
     chosen = sorted(set(range(min(len(iterates), 100))) | later)
     points = [
-        Point(gradients, seconds, problem.evaluate(z, laplace_log_scale(problem, z)))
-        for gradients, seconds, z in (iterates[index] for index in chosen)
+        Point(gradients, spent, problem.evaluate(z, laplace_log_scale(problem, z)))
+        for gradients, spent, z in (iterates[index] for index in chosen)
     ]
-    return Run(points, compile_seconds, "memory of 20", f"{len(iterates) - 1} iterations")
+    return Run(points, compilation, "memory of 20", f"{len(iterates) - 1} iterations")
 
 
 def laplace_log_scale(problem: Problem, z: np.ndarray) -> np.ndarray:
@@ -127,12 +126,12 @@ def run_pathfinder(problem: Problem, seed: int, budget: int) -> Run:
 
             return pathfinder.approximate(key, log_density, start, ELBO_DRAWS, maxiter=iterations, ftol=1e-10)[1].path
 
-        began = time.perf_counter()
+        began = Time.now()
         compiled = approximate.lower(jax.random.key(seed), start, dataset).compile()
-        compile_seconds = time.perf_counter() - began
-        began = time.perf_counter()
+        compilation = Time.since(began)
+        began = Time.now()
         path = jax.device_get(jax.block_until_ready(compiled(jax.random.key(seed), start, dataset)))
-        seconds = time.perf_counter() - began
+        spent = Time.since(began)
     last = int(np.sum(np.isfinite(path.elbo)))
     points, best = [], -np.inf
     for index in range(last):
@@ -140,9 +139,9 @@ def run_pathfinder(problem: Problem, seed: int, budget: int) -> Run:
             best = path.elbo[index]
             share = (index + 1) / max(last, 1)
             points.append(
-                Point((index + 1) * problem.num_batches, seconds * share, _pathfinder_elbo(problem, path, index))
+                Point((index + 1) * problem.num_batches, spent.times(share), _pathfinder_elbo(problem, path, index))
             )
-    return Run(points, compile_seconds, f"{iterations} iterations", f"{last} iterations")
+    return Run(points, compilation, f"{iterations} iterations", f"{last} iterations")
 
 
 def _pathfinder_elbo(problem: Problem, path: Any, index: int) -> float:

@@ -20,11 +20,32 @@ CLOSE_ENOUGH = 0.004
 """Nats per latent: a run is not followed any further."""
 
 
+class Time(NamedTuple):
+    """Seconds by the clock, and of all cores together: the latter hardly depend on what else a machine does."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    @classmethod
+    def now(cls) -> "Time":
+        return cls(time.perf_counter(), time.process_time())
+
+    @classmethod
+    def since(cls, start: "Time") -> "Time":
+        return cls(time.perf_counter() - start.wall, time.process_time() - start.cpu)
+
+    def plus(self, other: "Time") -> "Time":
+        return Time(self.wall + other.wall, self.cpu + other.cpu)
+
+    def times(self, factor: float) -> "Time":
+        return Time(self.wall * factor, self.cpu * factor)
+
+
 class Point(NamedTuple):
-    """Where a run was after so many model gradients. Seconds exclude compilation and evaluation."""
+    """Where a run was after so many model gradients. Times exclude compilation and evaluation."""
 
     gradients: int
-    seconds: float
+    time: Time
     elbo: float
 
 
@@ -33,7 +54,7 @@ class Run:
     """One run: its checkpoints, and how it ended."""
 
     points: list[Point]
-    compile_seconds: float
+    compilation: Time
     setting: str = ""
     status: str = ""
 
@@ -103,15 +124,15 @@ def follow(
 ) -> list[list[Point]]:
     """Run to so many gradients and read ELBOs, of one state or of several side by side, at each of these checkpoints;
     until all of them exceed ``stop``."""
-    seconds = 0.0
-    rows = [[Point(0, 0.0, elbo)] for elbo in read(carry.state)]
+    spent = Time()
+    rows = [[Point(0, spent, elbo)] for elbo in read(carry.state)]
     for until in counts:
-        started = time.perf_counter()
+        started = Time.now()
         carry = jax.block_until_ready(advance(carry, jnp.int32(until)))
-        seconds += time.perf_counter() - started
+        spent = spent.plus(Time.since(started))
         elbos = read(carry.state)
         for row, elbo in zip(rows, elbos, strict=True):
-            row.append(Point(int(carry.gradients), seconds, elbo))
+            row.append(Point(int(carry.gradients), spent, elbo))
         if min(elbos) >= stop:
             break
     return rows

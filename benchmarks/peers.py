@@ -65,7 +65,7 @@ def _keep(store: Store, problem: Problem, rival: str, seed: int, budget: int, ru
     gap = f"{run.best_gap(problem):.4f} nats per latent" if problem.exact else f"ELBO {last.elbo:,.2f}"
     typer.echo(
         f"{time.strftime('%H:%M:%S')} ({problem.letter}) {rival}, seed {seed}: {gap} after {last.gradients:,} "
-        f"gradients, {last.seconds:.2f} s; {run.setting}; {run.status}"
+        f"gradients, {last.time.wall:.2f} s, {last.time.cpu:.2f} CPU s; {run.setting}; {run.status}"
     )
 
 

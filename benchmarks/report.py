@@ -85,10 +85,10 @@ class Results:
         return self.cost(rival, level, lambda point: point.gradients)
 
     def seconds(self, rival: str, level: float) -> Cost:
-        return self.cost(rival, level, lambda point: point.seconds)
+        return self.cost(rival, level, lambda point: point.time.cpu)
 
     def compile_seconds(self, rival: str) -> float:
-        return median(run.compile_seconds for run in self.runs[rival])
+        return median(run.compilation.cpu for run in self.runs[rival])
 
     def last_gap(self, rival: str) -> str:
         gaps = [run.gaps(self.optimum)[-1] for run in self.runs[rival]]
@@ -122,9 +122,9 @@ def _introduction(cores: int) -> str:
 Made by `python -m benchmarks.peers` on a machine with {cores} cores. Everyone gets the same data, start and
 mini-batches of 1,000 rows, and is judged by the same exact float64 evaluator of the ELBO. The gap is to the best
 mean-field Gaussian, in nats per latent. A model gradient is that of one mini-batch at one draw; full-batch methods pay
-one per mini-batch. Seconds exclude compilation and evaluation; compilation is given apart. Medians (ranges) over seeds;
-a level that was not reached within the budget gives a lower bound (">"), "never" means that the method ended without
-reaching it.
+one per mini-batch. Seconds are CPU seconds of all cores together (the machine was not idle; clock times are in
+`peers.csv`) and exclude evaluation and compilation, which is given apart. Medians (ranges) over seeds; a level that was
+not reached within the budget gives a lower bound (">"), "never" means that the method ended without reaching it.
 
 - `isvi default` is `isvi.fit(model, data, seed=s)`: nothing was tuned.
 - NumPyro (AutoNormal, Trace_ELBO), BlackJAX (`meanfield_vi`, one draw), and this library's SGD and I-SGD (t = 0.9) use
@@ -227,7 +227,7 @@ def _stop(results: Results) -> list[str]:
         return []
     runs = results.runs[DEFAULT]
     ends = Cost(tuple(float(run.points[-1].gradients) for run in runs), math.inf)
-    seconds = Cost(tuple(run.points[-1].seconds for run in runs), math.inf)
+    seconds = Cost(tuple(run.points[-1].time.cpu for run in runs), math.inf)
     kinds = ", ".join(f"{kind}: {sum(run.status == kind for run in runs)}" for kind in sorted({r.status for r in runs}))
     text = f"isvi stops by itself after {ends.text()} gradients, {seconds.text()} s ({kinds}), with a gap of "
     return ["", text + f"{results.last_gap(DEFAULT)} nats per latent."]

@@ -7,9 +7,8 @@ SGD and I-SGD) run in one compiled loop each, with the learning rate an argument
 import copy
 import importlib
 import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Protocol
 from unittest import mock
@@ -27,6 +26,7 @@ from benchmarks.measure import (
     Point,
     Run,
     Setting,
+    Time,
     batch_order,
     checkpoint_counts,
     follow,
@@ -44,30 +44,56 @@ Params = tuple[Array, Array]
 
 
 class Recorder(Driver):
-    """The driver of ``isvi.fit``, keeping parameters at many rows."""
+    """The driver of ``isvi.fit``, keeping parameters and times at many rows."""
 
-    kept: list[tuple[int, float, Any]]
+    notes: "Notes"
+
+    def drive(self, *arguments: Any) -> Outcome:
+        started, others = Time.now(), self.notes.running.plus(self.notes.reporting)
+        outcome = super().drive(*arguments)
+        others = self.notes.running.plus(self.notes.reporting).plus(others.times(-1))
+        self.notes.compilation = self.notes.compilation.plus(Time.since(started)).plus(others.times(-1))
+        return outcome
+
+    def _run_until(self, *arguments: Any) -> int:
+        started = Time.now()
+        call = super()._run_until(*arguments)
+        self.notes.running = self.notes.running.plus(Time.since(started))
+        return call
 
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
+        started = Time.now()
         super()._add_row(outcome, health)
-        self.kept.append((self._gradients(outcome), self.seconds, jax.device_get(outcome.loop.state.params)))
+        params = jax.device_get(outcome.loop.state.params)
+        self.notes.kept.append((self._gradients(outcome), self.notes.running, params))
+        self.notes.reporting = self.notes.reporting.plus(Time.since(started))
+
+
+@dataclass
+class Notes:
+    """What a recorder writes down: times, and (gradients, time, parameters) at its rows."""
+
+    compilation: Time = Time()
+    running: Time = Time()
+    reporting: Time = Time()
+    kept: list[tuple[int, Time, Any]] = field(default_factory=list)
 
 
 def run_default(problem: Problem, seed: int, rows: int = 500) -> Run:
     """``isvi.fit(model, data, seed=seed)`` until it stops by itself, driven in many calls of its compiled loop instead
     of a few: what is computed does not depend on that."""
-    kept: list[tuple[int, float, Any]] = []
+    notes = Notes()
 
     def driver(*arguments: Any) -> Recorder:
         recorder = Recorder(*arguments)
-        recorder.kept = kept
+        recorder.notes = notes
         return recorder
 
     fit_module, driver_module = (importlib.import_module(f"isvi.fitting.{name}") for name in ("fit", "driver"))
     with mock.patch.object(fit_module, "Driver", driver), mock.patch.object(driver_module, "ROWS_OF_HISTORY", rows):
         fit = isvi.fit(problem.model, problem.data, seed=seed, progress=False, **_batches(problem))
-    points = [Point(g, s, problem.evaluate(*params)) for g, s, params in _spaced(kept)]
-    return Run(points, fit.outcome.compile_seconds, "nothing tuned", fit.status.kind)
+    points = [Point(g, s, problem.evaluate(*params)) for g, s, params in _spaced(notes.kept)]
+    return Run(points, notes.compilation, "nothing tuned", fit.status.kind)
 
 
 def _batches(problem: Problem) -> dict[str, int]:
@@ -75,7 +101,7 @@ def _batches(problem: Problem) -> dict[str, int]:
     return {} if problem.batch_size == BATCH_SIZE else {"batch_size": problem.batch_size}
 
 
-def _spaced(kept: list[tuple[int, float, Any]]) -> list[tuple[int, float, Any]]:
+def _spaced(kept: list[tuple[int, Time, Any]]) -> list[tuple[int, Time, Any]]:
     """Some of the rows, the last one among them."""
     wanted = checkpoint_counts(kept[-1][0], 2 * CHECKPOINTS)
     chosen = {int(np.argmin([abs(gradients - count) for gradients, *_ in kept])) for count in wanted}
@@ -236,7 +262,7 @@ class Racer:
 
     problem: Problem
     rival: Stochastic
-    compile_seconds: float = 0.0
+    compilation: Time = Time()
 
     @cached_property
     def _side_by_side(self) -> jax.stages.Wrapped:
@@ -252,9 +278,9 @@ class Racer:
     def _advance(self, arguments: tuple) -> Callable:
         """The compiled loop; the first call compiles it, and remembers how long that took."""
         if not self._compiled:
-            started = time.perf_counter()
+            started = Time.now()
             self._compiled["advance"] = make_advance(self.rival.step).lower(*arguments, jnp.int32(0)).compile()
-            self.compile_seconds = time.perf_counter() - started
+            self.compilation = Time.since(started)
         return self._compiled["advance"]
 
     def _setting(self, setting: Setting) -> Setting:
@@ -279,7 +305,7 @@ class Racer:
             read,
             good_enough(problem),
         )
-        return Run(points, self.compile_seconds, str(setting), "budget")
+        return Run(points, self.compilation, str(setting), "budget")
 
     def sweep(self, settings: list[Setting], seed: int, budget: int) -> list[Run]:
         """All settings side by side in one program; untimed."""
@@ -301,7 +327,7 @@ class Racer:
             [-(-budget // 2), -(-budget * 3 // 4), budget],
             read,
         )
-        return [Run(points, 0.0, str(setting)) for setting, points in zip(settings, rows, strict=True)]
+        return [Run(points, Time(), str(setting)) for setting, points in zip(settings, rows, strict=True)]
 
 
 STOCHASTIC: dict[str, Callable[[Problem], Stochastic]] = {

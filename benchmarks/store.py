@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.measure import Point, Run, Setting
+from benchmarks.measure import Point, Run, Setting, Time
 from benchmarks.problems import Problem
 
 RUN_COLUMNS = [
     "problem", "rival", "seed", "setting", "status", "latents", "batches", "budget", "optimum", "compile_seconds",
-    "gradients", "seconds", "elbo",
+    "compile_cpu_seconds", "gradients", "seconds", "cpu_seconds", "elbo",
 ]  # fmt: skip
 TUNING_COLUMNS = ["problem", "rival", "budget", "rate", "horizon", "scale", "gap_per_latent", "reached_at"]
 
@@ -30,7 +30,7 @@ class Stored:
     batches: int
     budget: int
     optimum: float
-    compile_seconds: float
+    compilation: Time
     points: list[Point] = field(default_factory=list)
 
     def gaps(self, optimum: float | None = None) -> list[float]:
@@ -61,8 +61,11 @@ class Store:
     def add(self, problem: Problem, rival: str, seed: int, budget: int, run: Run) -> None:
         optimum = problem.optimum[2] if problem.exact else math.nan
         head = [problem.letter, rival, seed, run.setting, run.status, problem.latents, problem.num_batches, budget]
-        head += [repr(optimum), f"{run.compile_seconds:.3f}"]
-        rows = [[*head, point.gradients, f"{point.seconds:.4f}", f"{point.elbo:.6f}"] for point in run.points]
+        head += [repr(optimum), *(f"{seconds:.3f}" for seconds in run.compilation)]
+        rows = [
+            [*head, point.gradients, *(f"{seconds:.4f}" for seconds in point.time), f"{point.elbo:.6f}"]
+            for point in run.points
+        ]
         _append(self.runs_path, RUN_COLUMNS, rows)
 
     def runs(self) -> list[Stored]:
@@ -71,9 +74,10 @@ class Store:
             key = (row["problem"], row["rival"], int(row["seed"]))
             if key not in found:
                 numbers = (int(row[name]) for name in ("latents", "batches", "budget"))
-                seconds = float(row["compile_seconds"])
+                seconds = Time(float(row["compile_seconds"]), float(row["compile_cpu_seconds"]))
                 found[key] = Stored(*key, row["setting"], row["status"], *numbers, float(row["optimum"]), seconds)
-            found[key].points.append(Point(int(row["gradients"]), float(row["seconds"]), float(row["elbo"])))
+            spent = Time(float(row["seconds"]), float(row["cpu_seconds"]))
+            found[key].points.append(Point(int(row["gradients"]), spent, float(row["elbo"])))
         return list(found.values())
 
     def has(self, problem: str, rival: str, seed: int) -> bool:

@@ -143,8 +143,7 @@ def claim(comparison: Comparison, name: str) -> Claim:
         for method in (SGD, ISGD)
     )
     why = {
-        AUTHORS: "At a rate well below what SGD could use, ten steps on one record go ten times as far. (In CPU time a "
-        "model of 50 rows is no dearer than a reuse step.)",
+        AUTHORS: "At a rate well below what SGD could use, ten steps on one record go ten times as far.",
         ONE_RATE: "The rate at which SGD is fastest moves q by a large part of its width in every step, and records do "
         "not survive that.",
         BOTH_TUNED: "A larger rate makes SGD itself need fewer steps, and reusing one mini-batch ten times acts much "

@@ -213,7 +213,7 @@ def weights_claim(weights: list[Row]) -> Claim:
 
 WHY_WEIGHTS = (
     "Exact weights have mean one: where most of them fall towards zero, a few must be far above one. It is a matter of "
-    "scale shrinking between record and reuse. They are rare (about one in ten thousand above 10), but a run meets "
-    "thousands of weights in every step. The paper's remedy, a new record when it happens, is therefore needed: "
+    "scale shrinking between record and reuse. They are rare (one to five in ten thousand above 10), but a run meets "
+    "hundreds of weights in every step. The paper's remedy, a new record when it happens, is therefore needed: "
     "`ISGD(safe_weight=...)`."
 )

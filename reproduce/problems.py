@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.nn import log_sigmoid, softplus
 from jax.scipy.special import digamma, gammaln, logsumexp
 from jax.scipy.stats import gamma, norm, poisson
@@ -77,8 +78,8 @@ class Problem:
             return float(self._evaluator(jax.tree.map(_to_double, params)))
 
     @cached_property
-    def best(self) -> float | None:
-        """The optimum, by L-BFGS on the exact ELBO in float64."""
+    def best(self) -> Any:
+        """The optimum, by L-BFGS on the exact ELBO in float64; None where it is not known."""
         return best_elbo(self) if self.knows_best else None
 
 
@@ -101,8 +102,8 @@ def best_elbo(problem: Problem) -> float:
 
 
 def _ascend(problem: Problem, params: Any) -> tuple[Any, float]:
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    scales = jax.flatten_util.ravel_pytree(_step_sizes(params))[0]
+    flat, unravel = ravel_pytree(params)
+    scales = ravel_pytree(_step_sizes(params))[0]
 
     @jax.jit
     def objective(moves: Array) -> tuple[Array, Array]:

@@ -88,13 +88,15 @@ files. A speed-up "> 3x" means that SGD had not arrived when its budget, three t
 """
 
 
+EXPLANATIONS = "These are our explanations. Where no number is given with one, it was not tested separately."
+
 DIFFERENCES = """\
 ## What differs from the paper
 
 - The likelihood of (a) is written with the mini-batch's sums, which is the cheapest way to evaluate it: times saved
   are not exaggerated.
-- (c) has a Gamma(1, 1) prior on the precisions instead of the authors' Gamma(1e-5, 1e-5), under which the ELBO of an
-  empty component grows without end.
+- (c) has a Gamma(1, 1) prior on the precisions instead of the authors' Gamma(1e-5, 1e-5), under which the
+  ELBOs of a first run became infinite.
 - (d), (e) and (f) converge with 200 rows (five weights) only, so the ELBO curves are of that size; the prices of
   steps are given for 50,000 rows too.
 - I-SGD's budget in model gradients is half of SGD's in Figure 4; where it did not arrive and SGD did, the table says
@@ -118,7 +120,7 @@ def write_results(out: Path, size: Size, seeds: str) -> None:
     for claim in claims:
         cells = [claim.figure, claim.claim, claim.paper, claim.measured, f"**{claim.verdict}**"]
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
-    lines += ["", "## Why", ""]
+    lines += ["", "## Why", "", EXPLANATIONS, ""]
     lines += [f"- **{c.claim}** (Figure {c.figure}; {c.verdict}). {c.why}" for c in claims if c.why]
     lines += ["", DIFFERENCES, "## Figures and numbers", ""]
     for picture in sorted(out.glob("figure*.png")):

@@ -4,6 +4,7 @@
 right; a second call does not trace again; the same key gives the same bits; in float32 and in float64.
 """
 
+from collections.abc import Callable
 from itertools import product
 
 import jax
@@ -73,9 +74,23 @@ def set_up(algorithm: str, family: str, estimator: str) -> tuple[isvi.Method, is
     return isvi.build(bound, ALGORITHMS[algorithm], optax.adam(0.01), dataset), dataset, approximation
 
 
-@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+def cases(quick_in_double: Callable[[tuple], bool], quick_in_single: Callable[[tuple], bool]) -> list:
+    """Every combination in both precisions; those that are not quick are marked slow."""
+    return [
+        pytest.param(
+            double,
+            *names,
+            id="-".join([*names, "float64" if double else "float32"]),
+            marks=() if (quick_in_double if double else quick_in_single)(names) else pytest.mark.slow,
+        )
+        for names in EVERY
+        for double in (False, True)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "family", "estimator"), [pytest.param(*names, id="-".join(names)) for names in EVERY]
+    ("double", "algorithm", "family", "estimator"),
+    cases(quick_in_double=lambda names: names in QUICK, quick_in_single=lambda names: True),
 )
 def test_a_step_keeps_the_layout_of_the_state(algorithm, family, estimator, double):
     """Structure, shapes and types, weak ones too: so a second call cannot trace again. Nothing is computed."""
@@ -91,16 +106,10 @@ def test_a_step_keeps_the_layout_of_the_state(algorithm, family, estimator, doub
 
 @pytest.mark.parametrize(
     ("double", "algorithm", "family", "estimator"),
-    [
-        pytest.param(
-            double,
-            *names,
-            id="-".join([*names, "float64" if double else "float32"]),
-            marks=() if names in QUICK and (not double or "MeanField" in names) else pytest.mark.slow,
-        )
-        for names in EVERY
-        for double in (False, True)
-    ],
+    cases(
+        quick_in_double=lambda names: names in QUICK and "MeanField" in names,
+        quick_in_single=lambda names: names in QUICK,
+    ),
 )
 def test_steps(algorithm, family, estimator, double):
     """Counters are right, everything is finite, all parameters move, nothing is traced twice, and the same keys

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import problems
 from benchmarks.figure import draw
-from benchmarks.measure import Point, Run, Setting
+from benchmarks.measure import Point, Run, Setting, Time
 from benchmarks.report import Cost, collect, write_report
 from benchmarks.rivals import STOCHASTIC, Racer
 from benchmarks.store import Store
@@ -21,8 +21,13 @@ def problem(tmp_path, monkeypatch):
 
 def run_to(problem, gap: float, gradients: int, setting: str = "") -> Run:
     best = problem.optimum[2]
-    start = Point(10, 0.1, best - 5 * problem.latents)
-    return Run([start, Point(gradients, gradients / 100, best - gap * problem.latents)], 1.5, setting, "converged")
+    start = Point(10, Time(0.1, 0.2), best - 5 * problem.latents)
+    return Run(
+        [start, Point(gradients, Time(1.0, gradients / 100), best - gap * problem.latents)],
+        Time(1.0, 1.5),
+        setting,
+        "converged",
+    )
 
 
 @pytest.fixture

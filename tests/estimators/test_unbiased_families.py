@@ -24,7 +24,10 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    "estimator",
+    [pytest.param(name, marks=pytest.mark.slow if name == "path-weighted" else ()) for name in ESTIMATORS],
+)
 def test_joint_exact_weights_are_unbiased(name, estimator):
     case = CASES[name]
     approximation = isvi.approximate(case.family, case.model.latents)

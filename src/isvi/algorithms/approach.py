@@ -106,13 +106,17 @@ def _move(state: Approach, gradient: Array, slope: Array) -> Approach:
     precision = jnp.clip(precision, state.precision / LARGEST_CHANGE, state.precision * LARGEST_CHANGE)
 
     kept = jnp.sign(gradient) * jnp.sign(state.last_step)
-    radius = jnp.clip(state.radius * jnp.where(kept > 0, 1.5, jnp.where(kept < 0, 0.5, 1.0)), 0.05, 1e6)
+    newton = 0.5 * gradient / precision
+    # It grows only where it binds: an entry that most mini-batches say nothing about (a rare category) keeps its sign
+    # because of its prior, and must not be thrown far away by the one mini-batch that does.
+    grows = (kept > 0) & (jnp.abs(newton) > state.radius * precision**-0.5)
+    radius = jnp.clip(state.radius * jnp.where(grows, 1.5, jnp.where(kept < 0, 0.5, 1.0)), 0.05, 1e6)
     reach = radius * precision**-0.5
     agreement = jnp.where(steps > 0, 0.9 * state.agreement + 0.1 * jnp.mean(kept), state.agreement)
     return state._replace(
         records=state.records + 1,
         precision=precision,
         radius=radius,
-        last_step=jnp.clip(0.5 * gradient / precision, -reach, reach),
+        last_step=jnp.clip(newton, -reach, reach),
         agreement=agreement,
     )

@@ -32,7 +32,7 @@ from isvi.optim.curvature import Curvature, Evidence, Pairs, fit_dense, fit_diag
 from isvi.optim.secants import Secants
 from isvi.optim.trust import Trust
 
-ALWAYS_DENSE = 100
+ALWAYS_DENSE = 200
 """Up to this dimension the full curvature matrix is estimated as soon as there are enough pairs ..."""
 LARGEST_DENSE = 600
 """... and up to this one if a diagonal is not good enough."""
@@ -281,6 +281,8 @@ def _memory_step(
     step = store.secants.solve(gradient, curvature.solve) + point - location
     length = jnp.sqrt(curvature.squared_length(step) / location.shape[0])
     left = 0.5 * length**2 + curvature.uncertainty
+    # The prediction can miss a slow direction that the curvature does not show; then the ELBO is still rising.
+    done = (left < options.tolerance) & (store.trust.rising < options.tolerance)
     step = store.trust.shorten(step, length)
     precision = curvature.precision if sizes.dense_dim == 0 or approximation.diagonal else curvature.matrix()
     return store._replace(
@@ -289,7 +291,7 @@ def _memory_step(
         dense_at=dense_at,
         target=approximation.match(location + step, precision),
         left=left,
-        settled=jnp.where(left < options.tolerance, store.settled + sizes.update_every, 0),
+        settled=jnp.where(done, store.settled + sizes.update_every, 0),
     )
 
 

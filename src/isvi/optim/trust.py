@@ -36,6 +36,8 @@ class Trust(NamedTuple):
     visits: Int[Array, ""]
     mean: Float[Array, ""]
     squares: Float[Array, ""]
+    rising: Float[Array, ""]
+    """What the ELBO surely gained over the last pass, in nats per dimension: its gain less two standard errors."""
     broken: Bool[Array, ""]
     """Whether the steps since ``best`` are to be called off."""
 
@@ -43,7 +45,7 @@ class Trust(NamedTuple):
     def start(cls, params: Params, num_batches: int, dtype: jnp.dtype) -> "Trust":
         zero = jnp.zeros((), dtype)
         unvisited = jnp.full(num_batches, jnp.nan, dtype)
-        return cls(zero + LONGEST_STEP, params, unvisited, jnp.int32(0), zero, zero, jnp.array(False))
+        return cls(zero + LONGEST_STEP, params, unvisited, jnp.int32(0), zero, zero, zero + jnp.inf, jnp.array(False))
 
     def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""]) -> "Trust":
         """Note the ELBO of a mini-batch under the present parameters."""
@@ -76,6 +78,7 @@ class Trust(NamedTuple):
             visits=jnp.where(ended, 0, self.visits),
             mean=jnp.where(ended, 0, self.mean),
             squares=jnp.where(ended, 0, self.squares),
+            rising=jnp.where(better & (self.visits > 2), (self.mean - 2 * error) / dim, self.rising),
             broken=worse,
         )
 
