@@ -73,11 +73,12 @@ class Setting(NamedTuple):
     scale: Any = 0.1
 
     def optimizer(self) -> optax.GradientTransformation:
-        def rate(count: Array) -> Array:
-            phase = jnp.where(jnp.isinf(self.horizon), 0.0, jnp.minimum(count / self.horizon, 1.0))
-            return self.rate * 0.5 * (1 + jnp.cos(jnp.pi * phase))
+        return optax.adam(lambda count: self.at(count).rate)
 
-        return optax.adam(rate)
+    def at(self, count: Array) -> "Setting":
+        """The constant setting of this moment."""
+        phase = jnp.where(jnp.isinf(self.horizon), 0.0, jnp.minimum(count / self.horizon, 1.0))
+        return self._replace(rate=self.rate * 0.5 * (1 + jnp.cos(jnp.pi * phase)), horizon=jnp.inf)
 
     def traced(self) -> "Setting":
         """With arrays in it, so that one compiled program serves all settings."""

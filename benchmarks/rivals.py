@@ -224,7 +224,7 @@ class BlackJAX(FreshSteps):
 
 @dataclass(eq=False)
 class Isvi:
-    """SGD or I-SGD of this library."""
+    """SGD or I-SGD of this library. The rate falls with the gradients used, not with the steps, whose number varies."""
 
     problem: Problem
     algorithm: Any
@@ -239,12 +239,12 @@ class Isvi:
         return self._method(Setting(0.0).traced(), dataset).init(params)
 
     def step(self, setting: Setting, key: Array, state: Any, batch: isvi.Batch) -> tuple[Any, Array]:
-        moved, _ = self._method(setting, batch.dataset).step(key, state, batch)
+        moved, _ = self._method(setting.at(state.gradients), batch.dataset).step(key, state, batch)
         return moved, moved.gradients - state.gradients
 
     def sweep_step(self, setting: Setting, key: Array, state: Any, batch: isvi.Batch) -> Any:
         """A record and as many steps with it as there are on average."""
-        method = self._method(setting, batch.dataset)
+        method = self._method(setting.at(state.gradients), batch.dataset)
         record, finite = method.record(key, state.params, state.memory.newest, batch)
 
         def move(index: Array, state: Any) -> Any:
@@ -283,9 +283,6 @@ class Racer:
             self.compilation = Time.since(started)
         return self._compiled["advance"]
 
-    def _setting(self, setting: Setting) -> Setting:
-        return setting._replace(horizon=setting.horizon * self.rival.steps_per_gradient).traced()
-
     def run(self, setting: Setting, seed: int, budget: int, checkpoints: int = CHECKPOINTS) -> Run:
         """One timed run."""
         problem, dataset = self.problem, self.problem.dataset(seed)
@@ -293,13 +290,13 @@ class Racer:
         state = self.rival.init(start_location(problem, seed), dataset, setting.scale)
         carry = Carry(state, jnp.int32(0), jnp.int32(0))
         order = jnp.resize(order, (max(budget + 1, 100_001),))  # one shape for all budgets
-        advance = self._advance((self._setting(setting), carry, key, dataset, order))
+        advance = self._advance((setting.traced(), carry, key, dataset, order))
 
         def read(state: Any) -> list[float]:
             return [problem.evaluate(*self.rival.params(state))]
 
         (points,) = follow(
-            lambda carry, until: advance(self._setting(setting), carry, key, dataset, order, until),
+            lambda carry, until: advance(setting.traced(), carry, key, dataset, order, until),
             carry,
             checkpoint_counts(budget, checkpoints),
             read,
@@ -314,7 +311,7 @@ class Racer:
         location = start_location(problem, seed)
         each = [self.rival.init(location, dataset, setting.scale) for setting in settings]
         states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-        scaled = [self._setting(setting) for setting in settings]
+        scaled = [setting.traced() for setting in settings]
         columns = Setting(*(jnp.stack(column) for column in zip(*scaled, strict=True)))
 
         def read(states: Any) -> list[float]:

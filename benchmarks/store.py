@@ -39,9 +39,13 @@ class Stored:
         return [(best - point.elbo) / self.latents for point in self.points]
 
     def reached(self, gap: float, optimum: float | None = None) -> Point | None:
-        """The first checkpoint within ``gap`` nats per latent of the optimum."""
-        pairs = zip(self.points, self.gaps(optimum), strict=True)
-        return next((point for point, here in pairs if here <= gap), None)
+        """The first checkpoint from which on the run stays within ``gap`` nats per latent of the optimum."""
+        found = None
+        for point, here in zip(reversed(self.points), reversed(self.gaps(optimum)), strict=True):
+            if not here <= gap:
+                break
+            found = point
+        return found
 
 
 @dataclass(frozen=True)

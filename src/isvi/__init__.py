@@ -17,6 +17,7 @@ from isvi.data import Batch, Dataset
 from isvi.estimators import Estimator, Reparameterization, ScoreFunction
 from isvi.families import Approximation, Block, FullRank, MeanField, approximate
 from isvi.fitting import ElboEstimate, Fit, History, Status, fit
+from isvi.frontends import from_gradient, from_numpyro, from_pymc, from_stan
 from isvi.memory import Record
 from isvi.model import Model, Target
 
@@ -60,6 +61,10 @@ __all__ = [
     "build",
     "constrained",
     "fit",
+    "from_gradient",
+    "from_numpyro",
+    "from_pymc",
+    "from_stan",
     "interval",
     "ordered",
     "positive",

@@ -83,9 +83,14 @@ def build(
     def wants_record(key: PRNGKeyArray, state: State) -> Boolean:
         return bound.wants_record(key, state.params, state.memory)
 
+    @jax.jit
+    def usable(made: Record, newest: Record) -> tuple[Record, Array]:
+        finite = made.finite
+        return jax.tree.map(lambda new, old: jnp.where(finite, new, old), made, newest), finite
+
     def record(key: PRNGKeyArray, params: Params, newest: Record, batch: Batch) -> tuple[Record, Array]:
-        made = estimator.record(key, params, batch)
-        return jax.tree.map(lambda new, old: jnp.where(made.finite, new, old), made, newest), made.finite
+        # Compiled apart, for models that are evaluated on the host: this is then all that is left around them.
+        return usable(estimator.record(key, params, batch), newest)
 
     def advance(state: State, record: Record, fresh: Boolean, finite: Boolean) -> tuple[State, Info]:
         params, memory = state.params, state.memory

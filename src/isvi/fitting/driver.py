@@ -1,6 +1,7 @@
 """Driving the compiled loop from the host: rows of history, progress, interruption, failure."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
@@ -10,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 from isvi.algorithms.step import Method
 from isvi.data.dataset import Dataset
 from isvi.fitting.history import History
+from isvi.fitting.host_loop import HostRun, make_host_run
 from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.status import Status
@@ -30,6 +32,7 @@ class Outcome:
         status: why it ended.
         compile_seconds: seconds spent compiling, before the first step.
         skipped: steps not taken because the model, or the update, was not finite.
+        error: what a model that is evaluated on the host raised, if it did.
     """
 
     loop: LoopState
@@ -37,6 +40,7 @@ class Outcome:
     status: Status = Status("interrupted", "stopped before the first step")
     compile_seconds: float = 0.0
     skipped: int = 0
+    error: Exception | None = None
 
 
 @dataclass
@@ -47,12 +51,15 @@ class Driver:
     dataset: Dataset
     key: PRNGKeyArray
     report: Reporter
+    on_host: bool = False
+    """Whether the model is evaluated on the host, between compiled steps."""
     seconds: float = field(default=0.0, init=False)
 
     def drive(self, outcome: Outcome, budget: int) -> Outcome:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
         started = time.perf_counter()
-        run = make_run(self.method, self.key).lower(outcome.loop, self.dataset, jnp.int32(0)).compile()
+        make = make_host_run if self.on_host else make_run
+        run = make(self.method, self.key).lower(outcome.loop, self.dataset, jnp.int32(0)).compile()
         health = jax.jit(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         self.seconds = outcome.history.seconds[-1] if outcome.history.seconds else 0.0
@@ -67,6 +74,12 @@ class Driver:
         except KeyboardInterrupt:
             message = f"stopped by hand after {self._gradients(outcome):,} model gradients"
             outcome.status = Status("interrupted", message)
+        except Exception as error:
+            if not isinstance(run, HostRun) or run.last is None:
+                raise
+            outcome.loop, outcome.error = run.last, error
+            message = f"the model raised {type(error).__name__} after {self._gradients(outcome):,} model gradients"
+            outcome.status = Status("interrupted", message)
         return outcome
 
     def _status(self, outcome: Outcome) -> Status:
@@ -76,7 +89,7 @@ class Driver:
             return Status("converged", "the ELBO that is left to gain is predicted to be negligible")
         return Status("budget", f"all {self._gradients(outcome):,} model gradients of the budget were used")
 
-    def _run_until(self, run: jax.stages.Compiled, outcome: Outcome, until: int, call: int) -> int:
+    def _run_until(self, run: Callable[..., LoopState], outcome: Outcome, until: int, call: int) -> int:
         """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one."""
         while (done := self._gradients(outcome)) < until:
             if ended(self.method, outcome.loop):

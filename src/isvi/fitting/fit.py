@@ -24,6 +24,7 @@ from isvi.fitting.loop import start_loop
 from isvi.fitting.progress import Reporter, reporter
 from isvi.fitting.result import Fit
 from isvi.memory.store import num_bytes
+from isvi.model.binding import Bindable, bind, make_target
 from isvi.model.checks import check_model, check_start
 from isvi.model.model import Model
 from isvi.model.target import Target
@@ -36,7 +37,7 @@ AUTO_SCALE = 0.001
 
 
 def fit(
-    model: Model,
+    model: Model | Bindable,
     data: Any = None,
     *,
     family: Family | Mapping[str, Family] = MeanField(),  # noqa: B008 (immutable)
@@ -54,7 +55,7 @@ def fit(
     """Fit a variational approximation to the posterior.
 
     Args:
-        model: the latents and their log densities.
+        model: the latents and their log densities; or a model of a front end, such as ``isvi.from_numpyro(...)``.
         data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density.
         family: the shape of the approximation, or a mapping from latents to families.
         algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
@@ -71,10 +72,11 @@ def fit(
         seed: everything random follows from it: the same seed gives the same bits.
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
     """
+    model, data, batch_size = bind(model, data, batch_size)
     dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=seed)
     check_model(model, dataset)
     approximation = approximate(family, model.latents)
-    target = Target(model, approximation.coordinates)
+    target = make_target(model, approximation.coordinates)
     algorithm, estimator = _choices(approximation, algorithm, estimator, optimizer, num_samples)
     budget = _budget(budget, dataset, estimator)
     optimizer = optimizer or _default_optimizer(budget, estimator, algorithm)
@@ -91,10 +93,13 @@ def fit(
         *(f"{n:,}" for n in (approximation.dim, dataset.size, dataset.num_batches, num_bytes(loop.state.memory))),
     )
     with reporter(progress, budget) as report:
-        outcome = Driver(method, dataset, run_key, report).drive(Outcome(loop), budget)
+        outcome = Driver(method, dataset, run_key, report, target.on_host).drive(Outcome(loop), budget)
         if method.gave_up(outcome.loop.state):
             start = approximation.init(approximation.location(params), jnp.full(approximation.dim, ADAM_SCALE))
             outcome = _fall_back(outcome, start, target, approximation, dataset, run_key, report, budget)
+    if outcome.error is not None:  # the model raised: so does fit, and what there is goes with it
+        outcome.error.fit = Fit(model, approximation, dataset, outcome)  # type: ignore[attr-defined]
+        raise outcome.error
     if not outcome.status.good:
         log.warning("%s", outcome.status)
     return Fit(model, approximation, dataset, outcome)
@@ -122,7 +127,7 @@ def _fall_back(
     loop = start_loop(method, start, dataset, key)
     state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
     outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
-    return Driver(method, dataset, key, report).drive(outcome, budget)
+    return Driver(method, dataset, key, report, target.on_host).drive(outcome, budget)
 
 
 def _choices(
@@ -192,6 +197,8 @@ def _start(
         f"initial_scale must be a positive number; got {initial_scale!r}.",
     )
     given = dict(initial or {})
+    if given and model.unreport is not None:
+        given = dict(model.unreport(given))
     unknown = sorted(set(given) - set(model.latents))
     require(
         not unknown,

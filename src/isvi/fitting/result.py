@@ -17,8 +17,8 @@ from isvi.fitting.driver import Outcome
 from isvi.fitting.history import History
 from isvi.fitting.status import Status
 from isvi.fitting.summary import Summary, summarize
+from isvi.model.binding import make_target
 from isvi.model.model import Model
-from isvi.model.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,6 +80,18 @@ class Fit:
         """Draws from the approximation, by latent, in constrained space, with a leading axis."""
         return self._constrained(self._draw(num_samples, seed, antithetic=False))
 
+    def predict(self, data: Any = None, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Posterior predictive draws for new rows, or for the rows that were fitted, with a leading axis.
+
+        For models of front ends that can simulate data: NumPyro, PyMC, and Stan by its generated quantities.
+        """
+        if self.model.predict is None:
+            raise ConfigurationError(
+                "This model cannot simulate data: it has densities only. Simulate from fit.sample(), or write the "
+                "model in NumPyro and use isvi.from_numpyro."
+            )
+        return dict(self.model.predict(self._latents(self._draw(num_samples, seed, antithetic=False)), data, seed))
+
     def mean(self) -> dict[str, np.ndarray]:
         """Posterior means in constrained space."""
         return {name: values.mean(axis=0) for name, values in self._moments_draws.items()}
@@ -113,11 +125,12 @@ class Fit:
         The entropy is exact; the standard error is that of the mean log joint over the draws.
         """
         require(num_samples >= 2, ConfigurationError, f"num_samples must be at least 2; got {num_samples}.")
-        target = Target(self.model, self.approximation.coordinates)
+        target = make_target(self.model, self.approximation.coordinates)
+        evaluate = target.exact_values if target.on_host else jax.jit(target.exact_values)
         with jax.enable_x64(True):
             params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), self.params)
             draws = self.approximation.draw(jax.random.key(seed), params, num_samples)
-            values = np.asarray(jax.jit(target.exact_values)(draws, self.dataset))
+            values = np.asarray(evaluate(draws, self.dataset))
             entropy = float(self.approximation.entropy(params).sum())
         return ElboEstimate(float(values.mean()) + entropy, float(values.std(ddof=1) / np.sqrt(num_samples)))
 
@@ -131,7 +144,10 @@ class Fit:
             "model_gradients": self.gradients,
             "status": str(self.status),
         }
-        return arviz_base.from_dict({"posterior": posterior}, attrs={"posterior": attributes})
+        groups = {"posterior": posterior, **(self.model.groups or {})}
+        known = {name for group in groups.values() for name in group}
+        dims = {name: list(axes) for name, axes in (self.model.dims or {}).items() if name in known}
+        return arviz_base.from_dict(groups, attrs={"posterior": attributes}, dims=dims, coords=self.model.coords)
 
     def plot_elbo(self, axes: "Axes | None" = None) -> "Axes":
         """ELBO against model gradients evaluated. Needs the extra ``isvi[plots]``."""
@@ -148,6 +164,10 @@ class Fit:
         return self._constrained(self._draw(DRAWS_FOR_MOMENTS, seed=0, antithetic=self.approximation.symmetric))
 
     def _constrained(self, draws: jax.Array) -> dict[str, np.ndarray]:
+        values = self._latents(draws)
+        return values if self.model.report is None else dict(self.model.report(values))
+
+    def _latents(self, draws: jax.Array) -> dict[str, np.ndarray]:
         values = jax.device_get(self.approximation.coordinates.constrain(draws))
         return {name: values[name] for name in self.model.latents}
 
