@@ -12,11 +12,11 @@ help:  ## Show this list.
 demo: $(VENV)/.demo  ## Fit a regression to 327,000 flights and show what came out.
 	$(BIN)/isvi demo
 
-test: $(VENV)/.dev  ## Run the tests.
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev  ## Run the tests, on two cores.
+	$(BIN)/python -m pytest -n 2
 
 test-all: $(VENV)/.dev  ## Run the tests, the long ones too.
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 lint: $(VENV)/.dev  ## Look for mistakes.
 	$(BIN)/ruff check .
