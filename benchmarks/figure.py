@@ -13,9 +13,17 @@ STYLES = {
     "BlackJAX meanfield_vi": {"color": SKY, "linestyle": "--"},
     "isvi SGD": {"color": GREEN, "linestyle": ":"},
     "isvi I-SGD": {"color": ORANGE, "linestyle": "-."},
-    "PyMC ADVI": {"color": BLACK, "linestyle": ":"},
     "L-BFGS + Laplace": {"color": BLACK},
     "Pathfinder": {"color": PINK},
+}
+SHORT_TITLES = {
+    "a": "diagonal Gaussian",
+    "b": "linear regression",
+    "b'": "linear regression, badly scaled",
+    "c": "Gaussian mixture",
+    "d": "flights",
+    "e": "flights with destinations",
+    "f": "Poisson regression",
 }
 LOWEST, HIGHEST = 3e-4, 1e4
 
@@ -29,7 +37,7 @@ def draw(store: Store) -> None:
         for one, cost in zip(row, ("gradients", "seconds"), strict=True):
             _panel(one, results, cost)
         row[0].set_ylabel("gap, nats per latent")
-        row[0].set_title(f"({results.letter})", loc="left")
+        row[0].set_title(f"({results.letter}) {SHORT_TITLES[results.letter]}", loc="left")
     axes[-1][0].set_xlabel("model gradients of one mini-batch")
     axes[-1][1].set_xlabel("CPU seconds, without compilation")
     handles = {line.get_label(): line for one in axes.flat for line in one.get_lines() if line.get_label()[0] != "_"}

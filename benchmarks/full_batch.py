@@ -4,6 +4,7 @@ A full gradient counts as one per mini-batch.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -93,19 +94,27 @@ def _exact_curvature(problem: Problem, z: np.ndarray) -> np.ndarray:
 
 
 def _summed_curvature(problem: Problem, z: np.ndarray) -> np.ndarray:
-    """By Hessian-vector products, one for every entry."""
+    """By differentiating twice, mini-batch after mini-batch."""
+    return np.asarray(_curvature(problem)(jnp.asarray(z, jnp.float32), problem.dataset(0)), np.float64)
+
+
+@cache
+def _curvature(problem: Problem) -> jax.stages.Wrapped:
+    """``curvature(z, dataset)``: the diagonal of minus the Hessian; compiled once for all points."""
+    target = problem.target
 
     @jax.jit
-    def diagonal(z: Array, dataset: isvi.Dataset) -> Array:
-        def of(log_density: Callable[[Array], Array]) -> Array:
+    def curvature(z: Array, dataset: isvi.Dataset) -> Array:
+        def diagonal(log_density: Callable[[Array], Array]) -> Array:
             return jnp.diagonal(jax.hessian(log_density)(z))
 
-        total = jax.lax.map(lambda rows: of(lambda z: problem.target.log_likelihood(z, rows)), dataset.full).sum(axis=0)
+        each = jax.lax.map(lambda rows: diagonal(lambda z: target.log_likelihood(z, rows)), dataset.full)
+        total = each.sum(axis=0) + diagonal(target.log_prior)
         if dataset.rest is not None:
-            total = total + of(lambda z: problem.target.log_likelihood(z, dataset.rest))
-        return -(total + of(problem.target.log_prior))
+            total = total + diagonal(lambda z: target.log_likelihood(z, dataset.rest))
+        return -total
 
-    return np.asarray(diagonal(jnp.asarray(z, jnp.float32), problem.dataset(0)), np.float64)
+    return curvature
 
 
 def run_pathfinder(problem: Problem, seed: int, budget: int) -> Run:

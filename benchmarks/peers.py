@@ -23,8 +23,6 @@ from benchmarks.tuning import tune
 BUDGETS = {"d": 100_000, "e": 100_000}
 BUDGET = 30_000
 FULL_BATCH = {"L-BFGS + Laplace": run_laplace, "Pathfinder": run_pathfinder}
-PYMC = "PyMC ADVI"
-PYMC_PROBLEMS = ("b", "d")
 ALL = [DEFAULT, *FULL_BATCH, *STOCHASTIC]
 
 
@@ -42,10 +40,6 @@ def race(problem: Problem, rivals: list[str], seeds: int, rival_seeds: int, budg
 def _run_once(problem: Problem, rival: str, seed: int, budget: int) -> Run:
     if rival == DEFAULT:
         return run_default(problem, seed)
-    if rival == PYMC:
-        from benchmarks.pymc_advi import run_pymc
-
-        return run_pymc(problem, seed, budget)
     return FULL_BATCH[rival](problem, seed, budget)
 
 
@@ -81,9 +75,10 @@ def main(
     seeds: Annotated[int, typer.Option(help="Seeds of isvi's default.")] = 5,
     rival_seeds: Annotated[int, typer.Option(help="Seeds of the rivals.")] = 3,
     rivals: Annotated[str, typer.Option(help="Comma-separated; all by default.")] = ",".join(ALL),
-    pymc: Annotated[bool, typer.Option(help="Also PyMC's ADVI, on (b) and (d): slow.")] = False,
     quick: Annotated[bool, typer.Option(help="One seed and a tenth of the budgets.")] = False,
     tune_only: Annotated[bool, typer.Option(help="Only choose the rivals' learning rates.")] = False,
+    again: Annotated[bool, typer.Option(help="Forget these rivals' finished runs on these problems first.")] = False,
+    report_only: Annotated[bool, typer.Option(help="Only write the report and the figure anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write; benchmarks/results by default.")] = None,
 ) -> None:
     """Race isvi's default against tuned rivals."""
@@ -94,15 +89,22 @@ def main(
         if unknown:
             raise typer.BadParameter(f"{unknown} are not known; choose from {', '.join(known)}.")
     store = Store(out or Path("benchmark-output" if quick else Path(__file__).parent / "results"))
-    for letter in letters:
+    if again:
+        store.forget(letters, chosen)
+    for letter in [] if report_only else letters:
         problem, budget = PROBLEMS[letter](), BUDGETS.get(letter, BUDGET) // (10 if quick else 1)
         if tune_only:
             tune_all(problem, chosen, budget, store)
             continue
-        names = chosen + ([PYMC] if pymc and letter in PYMC_PROBLEMS else [])
-        race(problem, names, 1 if quick else seeds, 1 if quick else rival_seeds, budget, store)
-        write_report(store, os.cpu_count() or 1)
-        draw(store)
+        race(problem, chosen, 1 if quick else seeds, 1 if quick else rival_seeds, budget, store)
+        conclude(store)
+    if report_only:
+        conclude(store)
+
+
+def conclude(store: Store) -> None:
+    write_report(store, os.cpu_count() or 1)
+    draw(store)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -196,7 +196,10 @@ def correlated_features(rows: int, dim: int, correlation: float = 0.9) -> dict[s
 
 def gaussian_mixture(rows: int = 10_000, components: int = 25, batch_size: int = BATCH_SIZE) -> Problem:
     """(c): its optimum is not known, and its ELBO is estimated from fixed antithetic draws."""
-    return _from_paper("c", "Gaussian mixture", paper.gaussian_mixture(rows, components, batch_size), exact=False)
+    problem = _from_paper("c", "Gaussian mixture", paper.gaussian_mixture(rows, components, batch_size), exact=False)
+    # The weights' prior is the uniform one, which is constant: isvi.fit wants to be told that this is meant.
+    latents = {**problem.model.latents, "weights": isvi.simplex(components, flat_prior=True)}
+    return replace(problem, model=replace(problem.model, latents=latents))
 
 
 def flights_regression(rows: int | None = None, batch_size: int = BATCH_SIZE) -> Problem:

@@ -9,7 +9,7 @@ from benchmarks.measure import Point
 from benchmarks.store import Store, Stored
 
 DEFAULT = "isvi default"
-TUNED = ("NumPyro SVI", "BlackJAX meanfield_vi", "isvi SGD", "isvi I-SGD", "PyMC ADVI")
+TUNED = ("NumPyro SVI", "BlackJAX meanfield_vi", "isvi SGD", "isvi I-SGD")
 LAPLACE = "L-BFGS + Laplace"
 LEVELS = (0.1, 0.01)
 TITLES = {
@@ -72,7 +72,8 @@ class Results:
         known = next(iter(self.runs.values()))[0].optimum
         if math.isfinite(known):
             return known
-        return max(point.elbo for runs in self.runs.values() for run in runs for point in run.points)
+        elbos = (point.elbo for runs in self.runs.values() for run in runs for point in run.points)
+        return max(elbo for elbo in elbos if math.isfinite(elbo))
 
     def cost(self, rival: str, level: float, of: Callable[[Point], float]) -> Cost:
         runs = self.runs[rival]
@@ -92,6 +93,8 @@ class Results:
 
     def last_gap(self, rival: str) -> str:
         gaps = [run.gaps(self.optimum)[-1] for run in self.runs[rival]]
+        if any(math.isnan(gap) for gap in gaps):
+            return "diverged"
         spread = f" ({min(gaps):.2g} - {max(gaps):.2g})" if len(gaps) > 1 else ""
         return f"{sorted(gaps)[len(gaps) // 2]:.2g}{spread}"
 

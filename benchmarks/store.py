@@ -84,6 +84,13 @@ class Store:
             found[key].points.append(Point(int(row["gradients"]), spent, float(row["elbo"])))
         return list(found.values())
 
+    def forget(self, problems: Iterable[str], rivals: Iterable[str]) -> None:
+        """Drop the runs of these rivals on these problems."""
+        rows, problems, rivals = _read(self.runs_path), set(problems), set(rivals)
+        kept = [row for row in rows if row["problem"] not in problems or row["rival"] not in rivals]
+        self.runs_path.unlink(missing_ok=True)
+        _append(self.runs_path, RUN_COLUMNS, [list(row.values()) for row in kept])
+
     def has(self, problem: str, rival: str, seed: int) -> bool:
         return any((run.problem, run.rival, run.seed) == (problem, rival, seed) for run in self.runs())
 

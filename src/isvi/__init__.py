@@ -15,7 +15,18 @@ from isvi.core.errors import ConfigurationError, DataError, IsviError, ModelErro
 from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
 from isvi.data import Batch, Dataset
 from isvi.estimators import Estimator, Reparameterization, ScoreFunction
-from isvi.families import Approximation, Block, FullRank, MeanField, approximate
+from isvi.families import (
+    Approximation,
+    Beta,
+    Block,
+    Dirichlet,
+    FullRank,
+    Gamma,
+    LogNormal,
+    MeanField,
+    StudentT,
+    approximate,
+)
 from isvi.fitting import ElboEstimate, Fit, History, Status, fit
 from isvi.frontends import from_gradient, from_numpyro, from_pymc, from_stan
 from isvi.memory import Record
@@ -33,19 +44,23 @@ __all__ = [
     "Approximation",
     "Auto",
     "Batch",
+    "Beta",
     "Block",
     "ConfigurationError",
     "DataError",
     "Dataset",
+    "Dirichlet",
     "ElboEstimate",
     "Estimator",
     "Fit",
     "FixedSteps",
     "FullRank",
+    "Gamma",
     "History",
     "Info",
     "IsviError",
     "Latent",
+    "LogNormal",
     "MeanField",
     "Method",
     "Model",
@@ -56,6 +71,7 @@ __all__ = [
     "ScoreFunction",
     "State",
     "Status",
+    "StudentT",
     "Target",
     "approximate",
     "build",

@@ -50,6 +50,11 @@ def test_runs_are_read_back(store, problem):
     assert run.gaps()[-1] == pytest.approx(0.001, abs=1e-5)
 
 
+def test_runs_can_be_forgotten(store):
+    store.forget(["f"], ["isvi default"])
+    assert {run.rival for run in store.runs()} == {"NumPyro SVI", "L-BFGS + Laplace"}
+
+
 def test_costs_are_bounds_where_the_level_was_not_reached(store):
     (results,) = collect(store)
     assert results.gradients("isvi default", 0.01).median == 101

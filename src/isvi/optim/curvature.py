@@ -19,6 +19,10 @@ RIDGE = 3.0
 """Weight of the prior belief "H is diagonal", in units of one whitened squared difference."""
 
 
+SMALLEST_EIGENVALUE = 1e-5
+"""Of a whitened matrix with eigenvalues around 1, in single precision."""
+
+
 class Pairs(NamedTuple):
     """Differences s of mirrored draws and y of their negative gradients."""
 
@@ -158,7 +162,7 @@ def fit_dense(evidence: Evidence, diagonal: Curvature) -> Curvature:
     Minimises ``sum w |y - H s|^2 + ridge |H - diag|^2`` over symmetric H, a Lyapunov equation, in the eigenbasis of
     ``sum w s s'``. Eigenvalues are raised to what can be told from noise: the answers along a direction have variance
     in proportion to its eigenvalue, so it is resolved where the eigenvalue exceeds the residual variance times
-    dimensions over pairs.
+    dimensions over pairs and over the squared distance of the draws along it.
     """
     scale = diagonal.precision**-0.5
     gram = evidence.gram / (scale[:, None] * scale[None, :])
@@ -175,8 +179,10 @@ def fit_dense(evidence: Evidence, diagonal: Curvature) -> Curvature:
     residual = jnp.maximum(evidence.answers * scale**2 - explained, 0)
     dim, pairs = scale.shape[0], evidence.pairs
     freedom = jnp.maximum(1 - dim / (2 * pairs), 0.1)
-    floor = residual.mean() / evidence.weight / freedom * dim / (4 * pairs)
-    values = jnp.maximum(values, jnp.maximum(floor, 1e-3))
+    # How far the draws reach along each eigenvector: a correlated q shows flat directions the better.
+    reach = jnp.sum(vectors * (gram @ vectors), axis=0) / evidence.weight
+    floor = residual.mean() / evidence.weight / freedom * dim / (jnp.maximum(reach, 1e-6) * pairs)
+    values = jnp.maximum(values, jnp.maximum(floor, SMALLEST_EIGENVALUE))
     fitted = jnp.clip(jnp.sum(vectors**2 * values, axis=1), 0.5, 2.0) * diagonal.precision
     return Curvature(
         precision=fitted,
