@@ -245,7 +245,7 @@ class Isvi:
     def sweep_step(self, setting: Setting, key: Array, state: Any, batch: isvi.Batch) -> Any:
         """A record and as many steps with it as there are on average."""
         method = self._method(setting.at(state.gradients), batch.dataset)
-        record, finite = method.record(key, state.params, state.memory.newest, batch)
+        record, finite = method.record(jax.random.fold_in(key, 1), state.params, state.memory.newest, batch)
 
         def move(index: Array, state: Any) -> Any:
             return method.advance(state, record, index == 0, finite | (index > 0))[0]

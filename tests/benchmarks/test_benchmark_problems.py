@@ -64,7 +64,7 @@ def test_mixture_evaluator_averages_its_fixed_draws():
     assert problem.evaluate(*params) == pytest.approx(float(exact) + entropy, abs=0.02)
 
 
-@pytest.mark.parametrize("letter", ["a", "b'", "e", "f"])
+@pytest.mark.parametrize("letter", ["a", "b'", "f"])
 def test_gradient_vanishes_at_the_optimum(letter):
     problem = TOYS[letter]()
     loc, log_scale, value = problem.optimum
