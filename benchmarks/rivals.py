@@ -55,17 +55,17 @@ class Recorder(Driver):
         self.notes.compilation = self.notes.compilation.plus(Time.since(started)).plus(others.times(-1))
         return outcome
 
-    def _run_until(self, *arguments: Any) -> int:
+    def _run_until(self, *arguments: Any) -> tuple[int, str | None]:
         started = Time.now()
-        call = super()._run_until(*arguments)
+        result = super()._run_until(*arguments)
         self.notes.running = self.notes.running.plus(Time.since(started))
-        return call
+        return result
 
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
         started = Time.now()
         super()._add_row(outcome, health)
         params = jax.device_get(outcome.loop.state.params)
-        self.notes.kept.append((self._gradients(outcome), self.notes.running, params))
+        self.notes.kept.append((outcome.gradients, self.notes.running, params))
         self.notes.reporting = self.notes.reporting.plus(Time.since(started))
 
 
@@ -89,8 +89,8 @@ def run_default(problem: Problem, seed: int, rows: int = 500) -> Run:
         recorder.notes = notes
         return recorder
 
-    fit_module, driver_module = (importlib.import_module(f"isvi.fitting.{name}") for name in ("fit", "driver"))
-    with mock.patch.object(fit_module, "Driver", driver), mock.patch.object(driver_module, "ROWS_OF_HISTORY", rows):
+    run_module, driver_module = (importlib.import_module(f"isvi.fitting.{name}") for name in ("run", "driver"))
+    with mock.patch.object(run_module, "Driver", driver), mock.patch.object(driver_module, "ROWS_OF_HISTORY", rows):
         fit = isvi.fit(problem.model, problem.data, seed=seed, progress=False, **_batches(problem))
     points = [Point(g, s, problem.evaluate(*params)) for g, s, params in _spaced(notes.kept)]
     return Run(points, notes.compilation, "nothing tuned", fit.status.kind)

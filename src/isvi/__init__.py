@@ -11,7 +11,7 @@ Two verbs over one noun::
 from importlib.metadata import version
 
 from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, Auto, FixedSteps, Info, Method, Random, State, build
-from isvi.core.errors import ConfigurationError, DataError, IsviError, ModelError
+from isvi.core.errors import CheckpointError, ConfigurationError, DataError, IsviError, ModelError
 from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
 from isvi.data import Batch, Dataset
 from isvi.estimators import Estimator, Reparameterization, ScoreFunction
@@ -27,7 +27,19 @@ from isvi.families import (
     StudentT,
     approximate,
 )
-from isvi.fitting import ElboEstimate, Fit, History, Status, fit
+from isvi.fitting import (
+    Callback,
+    Checkpoint,
+    ElboEstimate,
+    Fit,
+    History,
+    MLflow,
+    Status,
+    TensorBoard,
+    fit,
+    load,
+    resume,
+)
 from isvi.frontends import from_gradient, from_numpyro, from_pymc, from_stan
 from isvi.memory import Record
 from isvi.model import Model, Target
@@ -46,6 +58,9 @@ __all__ = [
     "Batch",
     "Beta",
     "Block",
+    "Callback",
+    "Checkpoint",
+    "CheckpointError",
     "ConfigurationError",
     "DataError",
     "Dataset",
@@ -61,6 +76,7 @@ __all__ = [
     "IsviError",
     "Latent",
     "LogNormal",
+    "MLflow",
     "MeanField",
     "Method",
     "Model",
@@ -73,6 +89,7 @@ __all__ = [
     "Status",
     "StudentT",
     "Target",
+    "TensorBoard",
     "approximate",
     "build",
     "constrained",
@@ -82,9 +99,11 @@ __all__ = [
     "from_pymc",
     "from_stan",
     "interval",
+    "load",
     "ordered",
     "positive",
     "real",
+    "resume",
     "simplex",
     "unit_interval",
 ]

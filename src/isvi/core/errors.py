@@ -17,6 +17,10 @@ class ConfigurationError(IsviError):
     """An option, or a combination of options, that cannot work."""
 
 
+class CheckpointError(IsviError):
+    """A checkpoint or a saved fit cannot be used: damaged, or of another run."""
+
+
 def require(condition: bool, error: type[IsviError], message: str) -> None:
     """Raise ``error(message)`` unless the condition holds."""
     if not condition:

@@ -1,8 +1,23 @@
 """Fitting: the loop around compiled steps, and what comes out of it."""
 
-from isvi.fitting.fit import fit
+from isvi.fitting.callbacks import Callback, MLflow, TensorBoard
+from isvi.fitting.checkpoints import Checkpoint
+from isvi.fitting.fit import fit, resume
 from isvi.fitting.history import History
 from isvi.fitting.result import ElboEstimate, Fit
+from isvi.fitting.saving import load
 from isvi.fitting.status import Status
 
-__all__ = ["ElboEstimate", "Fit", "History", "Status", "fit"]
+__all__ = [
+    "Callback",
+    "Checkpoint",
+    "ElboEstimate",
+    "Fit",
+    "History",
+    "MLflow",
+    "Status",
+    "TensorBoard",
+    "fit",
+    "load",
+    "resume",
+]

@@ -10,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from isvi.algorithms.step import Method
 from isvi.data.dataset import Dataset
+from isvi.families.base import Params
 from isvi.fitting.history import History
 from isvi.fitting.host_loop import HostRun, make_host_run
 from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run
@@ -24,23 +25,33 @@ the cost of calling. It does not influence the result."""
 
 @dataclass
 class Outcome:
-    """What a run left behind.
+    """How far a run has come, and what it left behind.
 
     Attributes:
-        loop: the state at the end, with the last good parameters.
+        loop: the state, with the last good parameters.
+        start: the parameters at the very beginning.
+        fell_back_at: model gradients spent when the run started over with Adam; None if it did not.
         history: what happened, in rows.
         status: why it ended.
-        compile_seconds: seconds spent compiling, before the first step.
+        seconds: seconds spent in steps.
+        compile_seconds: seconds spent compiling.
         skipped: steps not taken because the model, or the update, was not finite.
         error: what a model that is evaluated on the host raised, if it did.
     """
 
     loop: LoopState
+    start: Params
+    fell_back_at: int | None = None
     history: History = field(default_factory=History)
     status: Status = Status("interrupted", "stopped before the first step")
+    seconds: float = 0.0
     compile_seconds: float = 0.0
     skipped: int = 0
     error: Exception | None = None
+
+    @property
+    def gradients(self) -> int:
+        return int(self.loop.state.gradients)
 
 
 @dataclass
@@ -53,7 +64,8 @@ class Driver:
     report: Reporter
     on_host: bool = False
     """Whether the model is evaluated on the host, between compiled steps."""
-    seconds: float = field(default=0.0, init=False)
+    between_calls: Callable[[Outcome], str | None] = lambda outcome: None
+    """Called after every compiled call, several times a second: a reason ends the run."""
 
     def drive(self, outcome: Outcome, budget: int) -> Outcome:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
@@ -62,69 +74,70 @@ class Driver:
         run = make(self.method, self.key).lower(outcome.loop, self.dataset, jnp.int32(0)).compile()
         health = jax.jit(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
-        self.seconds = outcome.history.seconds[-1] if outcome.history.seconds else 0.0
-        call = 1
         try:
-            for row in range(1, ROWS_OF_HISTORY + 1):
-                until = max(1, round(budget * row / ROWS_OF_HISTORY))
-                if until > self._gradients(outcome) and not ended(self.method, outcome.loop):
-                    call = self._run_until(run, outcome, until, call)
-                    self._add_row(outcome, health)
-            outcome.status = self._status(outcome)
-        except KeyboardInterrupt:
-            message = f"stopped by hand after {self._gradients(outcome):,} model gradients"
-            outcome.status = Status("interrupted", message)
+            outcome.status = self._run(run, health, outcome, budget)
         except Exception as error:
             if not isinstance(run, HostRun) or run.last is None:
                 raise
             outcome.loop, outcome.error = run.last, error
-            message = f"the model raised {type(error).__name__} after {self._gradients(outcome):,} model gradients"
+            message = f"the model raised {type(error).__name__} after {outcome.gradients:,} model gradients"
             outcome.status = Status("interrupted", message)
         return outcome
+
+    def _run(self, run: Callable[..., LoopState], health: jax.stages.Wrapped, outcome: Outcome, budget: int) -> Status:
+        call = 1
+        for row in range(1, ROWS_OF_HISTORY + 1):
+            until = max(1, round(budget * row / ROWS_OF_HISTORY))
+            if until <= outcome.history.covered:
+                continue
+            call, reason = self._run_until(run, outcome, until, call)
+            if reason is not None:
+                return Status("interrupted", f"{reason} after {outcome.gradients:,} model gradients")
+            self._add_row(outcome, health)
+        return self._status(outcome)
 
     def _status(self, outcome: Outcome) -> Status:
         if outcome.loop.state.failures >= TOLERATED_FAILURES:
             return _diverged(outcome)
         if self.method.converged(outcome.loop.state):
             return Status("converged", "the ELBO that is left to gain is predicted to be negligible")
-        return Status("budget", f"all {self._gradients(outcome):,} model gradients of the budget were used")
+        return Status("budget", f"all {outcome.gradients:,} model gradients of the budget were used")
 
-    def _run_until(self, run: Callable[..., LoopState], outcome: Outcome, until: int, call: int) -> int:
-        """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one."""
-        while (done := self._gradients(outcome)) < until:
-            if ended(self.method, outcome.loop):
-                break
+    def _run_until(
+        self, run: Callable[..., LoopState], outcome: Outcome, until: int, call: int
+    ) -> tuple[int, str | None]:
+        """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one, and why the
+        run has to end here, if it has to."""
+        while (done := outcome.gradients) < until and not ended(self.method, outcome.loop):
             started = time.perf_counter()
             outcome.loop = jax.block_until_ready(run(outcome.loop, self.dataset, jnp.int32(min(until, done + call))))
             elapsed = time.perf_counter() - started
-            self.seconds += elapsed
-            evaluated = self._gradients(outcome) - done
+            outcome.seconds += elapsed
+            evaluated = outcome.gradients - done
             call = max(1, round(min(4 * call, evaluated * SECONDS_PER_CALL / max(elapsed, 1e-6))))
-        return call
+            if reason := self.between_calls(outcome):
+                return call, reason
+        return call, None
 
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
         loop = outcome.loop
         tally, effective = jax.device_get((loop.tally, health(loop.state).effective))
-        gradients, steps = self._gradients(outcome), int(loop.state.steps)
+        gradients, steps = outcome.gradients, int(loop.state.steps)
         outcome.skipped += int(tally.skipped)
         if tally.records:
             standard_error = float(loop.tally.standard_error)
             outcome.history.append(
                 gradients=gradients,
                 steps=steps,
-                seconds=self.seconds,
+                seconds=outcome.seconds,
                 elbo=float(tally.mean),
                 elbo_standard_error=standard_error,
                 effective=float(effective),
             )
             reused = 1 - gradients / loop.state.memory.newest.draws.shape[0] / max(steps, 1)
-            rate = gradients / max(self.seconds, 1e-9)
+            rate = gradients / max(outcome.seconds, 1e-9)
             self.report.update(Row(gradients, float(tally.mean), standard_error, reused, float(effective), rate))
         outcome.loop = loop._replace(tally=Tally.empty())
-
-    @staticmethod
-    def _gradients(outcome: Outcome) -> int:
-        return int(outcome.loop.state.gradients)
 
 
 def _diverged(outcome: Outcome) -> Status:

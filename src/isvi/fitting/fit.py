@@ -1,39 +1,29 @@
-"""``isvi.fit``: from a model and data to an approximation of the posterior."""
+"""``isvi.fit``: from a model and data to an approximation of the posterior; ``isvi.resume``: going on with one."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import optax
-from jaxtyping import Array, PRNGKeyArray
 
-from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, build
-from isvi.core.errors import ConfigurationError, require
-from isvi.core.latents import Latent
-from isvi.data.arrays import checked_arrays
-from isvi.data.dataset import Dataset
-from isvi.estimators import EstimatorOptions, Reparameterization
-from isvi.families import Approximation, Family, MeanField, approximate
-from isvi.families.base import Params
-from isvi.fitting.driver import Driver, Outcome
-from isvi.fitting.loop import start_loop
-from isvi.fitting.progress import Reporter, reporter
+from isvi.algorithms import AlgorithmOptions
+from isvi.core.errors import CheckpointError, require
+from isvi.estimators import EstimatorOptions
+from isvi.families import Family, MeanField
+from isvi.fitting.callbacks import Callback, Reporters, reporters
+from isvi.fitting.checkpoints import Checkpoint, Checkpoints
+from isvi.fitting.driver import Outcome
+from isvi.fitting.identity import differences, identify, read_identity, write_identity
+from isvi.fitting.options import from_json
 from isvi.fitting.result import Fit
-from isvi.memory.store import num_bytes
-from isvi.model.binding import Bindable, bind, make_target
-from isvi.model.checks import check_model, check_start
+from isvi.fitting.run import begin, run, template
+from isvi.fitting.setup import Options, Setup, prepare
+from isvi.model.binding import Bindable
+from isvi.model.checks import check_start
 from isvi.model.model import Model
-from isvi.model.target import Target
 
 log = logging.getLogger("isvi")
-
-DEFAULT_BATCH_SIZE = 1000
-ADAM_SCALE = 0.1
-AUTO_SCALE = 0.001
 
 
 def fit(
@@ -51,6 +41,8 @@ def fit(
     initial_scale: float | None = None,
     seed: int = 0,
     progress: bool | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Fit:
     """Fit a variational approximation to the posterior.
 
@@ -71,171 +63,91 @@ def fit(
             0.001 for ``Auto``, which finds the right one itself.
         seed: everything random follows from it: the same seed gives the same bits.
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
-    """
-    model, data, batch_size = bind(model, data, batch_size)
-    dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=seed)
-    check_model(model, dataset)
-    approximation = approximate(family, model.latents)
-    target = make_target(model, approximation.coordinates)
-    algorithm, estimator = _choices(approximation, algorithm, estimator, optimizer, num_samples)
-    budget = _budget(budget, dataset, estimator)
-    optimizer = optimizer or _default_optimizer(budget, estimator, algorithm)
-    jitter_key, start_key, run_key = jax.random.split(jax.random.key(seed), 3)
-    if initial_scale is None:
-        initial_scale = AUTO_SCALE if isinstance(algorithm, Auto) else ADAM_SCALE
-    params = _start(jitter_key, approximation, model, initial, initial_scale)
-    check_start(target, dataset, approximation.draw(start_key, params, num_samples=8))
+        checkpoint: a folder to save the run in about once a minute and at the end, so that :func:`isvi.resume` can
+            go on with it; or a :class:`isvi.Checkpoint` to choose how often.
+        callbacks: told about the fit while it runs, such as ``isvi.TensorBoard("logs/")``.
 
-    method = build(estimator.bind(target, approximation), algorithm, optimizer, dataset)
-    loop = start_loop(method, params, dataset, run_key)
-    log.info(
-        "%s latents' entries, %s rows in %s mini-batches; the memory of records takes %s bytes",
-        *(f"{n:,}" for n in (approximation.dim, dataset.size, dataset.num_batches, num_bytes(loop.state.memory))),
+    Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once.
+    """
+    options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
+    setup = prepare(model, data, options, optimizer, num_samples)
+    start = setup.start(initial)
+    check_start(setup.target, setup.dataset, setup.approximation.draw(setup.keys[1], start, num_samples=8))
+    report = reporters(progress, setup.budget, callbacks)
+    if checkpoint is None:
+        return _finished(setup, run(setup, begin(setup, start), report), report)
+    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+    write_identity(Path(where.folder), identify(setup))
+    with Checkpoints(where) as checkpoints:
+        outcome = begin(setup, start)
+        checkpoints.save(outcome, wait=True)
+        return _finished(setup, run(setup, outcome, report, checkpoints), report, Path(where.folder))
+
+
+def resume(
+    checkpoint: str | Path | Checkpoint,
+    model: Model | Bindable,
+    data: Any = None,
+    *,
+    family: Family | Mapping[str, Family] | None = None,
+    algorithm: AlgorithmOptions | None = None,
+    estimator: EstimatorOptions | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    progress: bool | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Fit:
+    """Go on with a fit from its last checkpoint, to the same end, bit for bit, that it would have had.
+
+    Checkpoints hold no code and no data, so the model and the data are passed again; everything else is as it was.
+    A model, data or option that differs from the run's is refused, with the difference named.
+
+    Args:
+        checkpoint: the folder that was given to :func:`isvi.fit`.
+        model: the same model.
+        data: the same data.
+        family, algorithm, estimator: only if they were of a kind of your own.
+        optimizer: only if one was given to ``fit``, and then the same.
+        progress, callbacks: as for ``fit``.
+    """
+    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+    folder = Path(where.folder)
+    identity = read_identity(folder)
+    given: dict[str, Any] = {"family": family, "algorithm": algorithm, "estimator": estimator}
+    recorded = {
+        name: given[name] if given.get(name) is not None else from_json(value)
+        for name, value in identity["options"].items()
+    }
+    setup = prepare(model, data, Options(**recorded), optimizer)
+    found = differences(identity, identify(setup))
+    require(
+        not found,
+        CheckpointError,
+        f"{folder} is of another run, and this one cannot go on from it: {'; '.join(found)}.",
     )
-    with reporter(progress, budget) as report:
-        outcome = Driver(method, dataset, run_key, report, target.on_host).drive(Outcome(loop), budget)
-        if method.gave_up(outcome.loop.state):
-            start = approximation.init(approximation.location(params), jnp.full(approximation.dim, ADAM_SCALE))
-            outcome = _fall_back(outcome, start, target, approximation, dataset, run_key, report, budget)
+    with Checkpoints(where) as checkpoints:
+        start = setup.start()
+        outcome = checkpoints.restore(lambda fell_back_at: template(setup, start, fell_back_at))
+        log.info("going on from %s after %s model gradients", folder, f"{outcome.gradients:,}")
+        report = reporters(progress, setup.budget, callbacks)
+        return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
+
+
+def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | None = None) -> Fit:
+    """The result; or the error that ended the run, with the result attached."""
+    fit = Fit.of(setup.model, setup.approximation, setup.dataset, outcome)
+    if folder is not None:
+        _save(fit, folder / "fit.isvi")
+    report.end(fit)
     if outcome.error is not None:  # the model raised: so does fit, and what there is goes with it
-        outcome.error.fit = Fit(model, approximation, dataset, outcome)  # type: ignore[attr-defined]
+        outcome.error.fit = fit  # type: ignore[attr-defined]
         raise outcome.error
     if not outcome.status.good:
         log.warning("%s", outcome.status)
-    return Fit(model, approximation, dataset, outcome)
+    return fit
 
 
-def _fall_back(
-    outcome: Outcome,
-    start: Params,
-    target: Target,
-    approximation: Approximation,
-    dataset: Dataset,
-    key: PRNGKeyArray,
-    report: Reporter,
-    budget: int,
-) -> Outcome:
-    """Start over with plain Adam where ``Auto`` had to take its steps back again and again.
-
-    From the start, not from where ``Auto`` was: on mixtures that is often a worse place than none.
-    """
-    log.info("the posterior is too far from quadratic for Auto; starting over with Adam")
-    estimator, algorithm = Reparameterization(), SGD()
-    spent = outcome.loop.state
-    optimizer = _default_optimizer(max(1, budget - int(spent.gradients)), estimator, algorithm)
-    method = build(estimator.bind(target, approximation), algorithm, optimizer, dataset)
-    loop = start_loop(method, start, dataset, key)
-    state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
-    outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
-    return Driver(method, dataset, key, report, target.on_host).drive(outcome, budget)
-
-
-def _choices(
-    approximation: Approximation,
-    algorithm: AlgorithmOptions | None,
-    estimator: EstimatorOptions | None,
-    optimizer: optax.GradientTransformation | None,
-    num_samples: int | None,
-) -> tuple[AlgorithmOptions, EstimatorOptions]:
-    """The algorithm and the estimator, as far as the user left them open."""
-    if algorithm is None:
-        open_choice = approximation.gaussian and estimator is None and optimizer is None
-        algorithm = Auto() if open_choice else ISGD()
-    require(
-        optimizer is None or not isinstance(algorithm, Auto),
-        ConfigurationError,
-        "Auto chooses its own steps and takes no optimizer; leave optimizer out, or choose ISGD() or SGD().",
-    )
-    if estimator is None:
-        pairs = isinstance(algorithm, Auto)
-        estimator = Reparameterization(num_samples=2, antithetic=True) if pairs else Reparameterization()
-    return algorithm, estimator if num_samples is None else replace(estimator, num_samples=num_samples)
-
-
-def _batch_size(data: Any, batch_size: int | None) -> int | None:
-    if data is None or batch_size is not None:
-        return batch_size
-    _, rows = checked_arrays(data)
-    return min(rows, DEFAULT_BATCH_SIZE)
-
-
-def _budget(budget: int | None, dataset: Dataset, estimator: EstimatorOptions) -> int:
-    """By default at least ten passes over the data."""
-    if budget is None:
-        return max(3000, 10 * dataset.num_batches) * estimator.num_samples
-    require(
-        isinstance(budget, (int, np.integer)) and budget >= estimator.num_samples,
-        ConfigurationError,
-        f"budget is a number of model gradients and must allow at least one record of {estimator.num_samples} "
-        f"draw(s); got {budget!r}.",
-    )
-    return int(budget)
-
-
-def _default_optimizer(
-    budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions
-) -> optax.GradientTransformation:
-    """Adam with a rate that falls to zero at about the end of the budget."""
-    if isinstance(algorithm, Auto):
-        return optax.sgd(1.0)  # Auto's gradient is the step itself
-    steps_per_record = 1 / (1 - algorithm.t) if isinstance(algorithm, ISGD) and algorithm.policy is None else 1
-    steps = max(1, round(budget / estimator.num_samples * steps_per_record))
-    return optax.adam(optax.cosine_decay_schedule(0.05, steps))
-
-
-def _start(
-    key: PRNGKeyArray,
-    approximation: Approximation,
-    model: Model,
-    initial: Mapping[str, Any] | None,
-    initial_scale: float,
-) -> Params:
-    """Variational parameters around the initial values."""
-    require(
-        np.ndim(initial_scale) == 0 and np.isfinite(initial_scale) and initial_scale > 0,
-        ConfigurationError,
-        f"initial_scale must be a positive number; got {initial_scale!r}.",
-    )
-    given = dict(initial or {})
-    if given and model.unreport is not None:
-        given = dict(model.unreport(given))
-    unknown = sorted(set(given) - set(model.latents))
-    require(
-        not unknown,
-        ConfigurationError,
-        f"initial names {unknown}, which the model does not have; its latents are {sorted(model.latents)}.",
-    )
-    keys = jax.random.split(key, len(model.latents))
-    values = {
-        name: _initial_value(one_key, name, latent, given.get(name))
-        for one_key, (name, latent) in zip(keys, model.latents.items(), strict=True)
-    }
-    location = approximation.coordinates.encode(values)
-    require(
-        bool(jnp.all(jnp.isfinite(location))),
-        ConfigurationError,
-        "initial values must lie strictly inside the latents' supports; these do not: "
-        + ", ".join(
-            sorted(
-                {
-                    entry.name
-                    for entry in approximation.coordinates.entries
-                    if not jnp.all(jnp.isfinite(location[entry.start : entry.stop]))
-                }
-            )
-        ),
-    )
-    return approximation.init(location, jnp.full_like(location, initial_scale))
-
-
-def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Any) -> Array:
-    if given is None:
-        # Not exactly 0: components of a mixture that start alike would stay alike.
-        return latent.transform(0.01 * jax.random.normal(key, latent.unconstrained_shape))
-    value = jnp.asarray(given, jnp.result_type(float))
-    require(
-        jnp.broadcast_shapes(value.shape, latent.shape) == latent.shape,
-        ConfigurationError,
-        f"initial[{name!r}] must have shape {latent.shape}; got {value.shape}.",
-    )
-    return jnp.broadcast_to(value, latent.shape)
+def _save(fit: Fit, path: Path) -> None:
+    try:
+        fit.save(path)
+    except OSError as error:
+        log.warning("could not save the fit to %s (%s)", path, error)

@@ -30,6 +30,11 @@ class History:
         for column in fields(self):
             getattr(self, column.name).append(row[column.name])
 
+    @property
+    def covered(self) -> int:
+        """Model gradients up to the last row."""
+        return self.gradients[-1] if self.gradients else 0
+
     def __len__(self) -> int:
         return len(self.gradients)
 

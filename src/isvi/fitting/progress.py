@@ -20,6 +20,10 @@ class Row(NamedTuple):
     rate: float
     """Model gradients per second."""
 
+    def numbers(self) -> dict[str, float]:
+        """Those that are worth a curve against ``gradients``."""
+        return {name: float(value) for name, value in self._asdict().items() if name != "gradients"}
+
 
 def describe(row: Row) -> str:
     """One line: ELBO with its standard error, share of reused steps, weight health, rate."""

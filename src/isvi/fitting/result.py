@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -44,37 +45,48 @@ class Fit:
     Attributes:
         model: the model that was fitted.
         approximation: the family, bound to the model's latents.
-        dataset: the data, as mini-batches.
-        outcome: the state at the end, with history and status.
+        dataset: the data, as mini-batches; None for a fit that was loaded without them.
+        params: the variational parameters.
+        history: what happened, in rows.
+        status: why the fit ended.
+        gradients: model gradients evaluated: of one mini-batch, at one draw.
+        steps: steps taken, with fresh and with reused records.
+        skipped: steps not taken because the model, or the update, was not finite.
+        seconds: seconds spent in steps, without compilation.
+        compile_seconds: seconds spent compiling.
+        saved_draws: what the posterior shows, of a fit that was loaded and whose model is needed to tell.
     """
 
     model: Model
     approximation: Approximation
-    dataset: Dataset
-    outcome: Outcome
+    dataset: Dataset | None
+    params: Params
+    history: History
+    status: Status
+    gradients: int
+    steps: int
+    skipped: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    saved_draws: Mapping[str, np.ndarray] | None = None
 
-    @property
-    def params(self) -> Params:
-        """The variational parameters."""
-        return self.outcome.loop.state.params
-
-    @property
-    def history(self) -> History:
-        return self.outcome.history
-
-    @property
-    def status(self) -> Status:
-        return self.outcome.status
-
-    @property
-    def gradients(self) -> int:
-        """Model gradients evaluated: of one mini-batch, at one draw."""
-        return int(self.outcome.loop.state.gradients)
-
-    @property
-    def steps(self) -> int:
-        """Steps taken, with fresh and with reused records."""
-        return int(self.outcome.loop.state.steps)
+    @classmethod
+    def of(cls, model: Model, approximation: Approximation, dataset: Dataset, outcome: Outcome) -> "Fit":
+        """What a run came to."""
+        state = outcome.loop.state
+        return cls(
+            model,
+            approximation,
+            dataset,
+            state.params,
+            outcome.history,
+            outcome.status,
+            gradients=int(state.gradients),
+            steps=int(state.steps),
+            skipped=outcome.skipped,
+            seconds=outcome.seconds,
+            compile_seconds=outcome.compile_seconds,
+        )
 
     def sample(self, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """Draws from the approximation, by latent, in constrained space, with a leading axis."""
@@ -130,9 +142,17 @@ class Fit:
         with jax.enable_x64(True):
             params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), self.params)
             draws = self.approximation.draw(jax.random.key(seed), params, num_samples)
-            values = np.asarray(evaluate(draws, self.dataset))
+            values = np.asarray(evaluate(draws, self.data()))
             entropy = float(self.approximation.entropy(params).sum())
         return ElboEstimate(float(values.mean()) + entropy, float(values.std(ddof=1) / np.sqrt(num_samples)))
+
+    def data(self) -> Dataset:
+        """The data, as mini-batches; an error for a fit that was loaded without them."""
+        if self.dataset is None:
+            raise ConfigurationError(
+                "This fit was loaded without its model and data, which are needed: isvi.load(path, model, data)."
+            )
+        return self.dataset
 
     def to_datatree(self, num_samples: int = 1000, seed: int = 0) -> "DataTree":
         """Draws as an ArviZ DataTree with one chain."""
@@ -149,6 +169,13 @@ class Fit:
         dims = {name: list(axes) for name, axes in (self.model.dims or {}).items() if name in known}
         return arviz_base.from_dict(groups, attrs={"posterior": attributes}, dims=dims, coords=self.model.coords)
 
+    def save(self, path: str | Path) -> None:
+        """Write the fit to one file, which :func:`isvi.load` reads: parameters, history and status, and neither the
+        model's code nor the data. The format is open (docs/saving.md)."""
+        from isvi.fitting.saving import save
+
+        save(self, Path(path))
+
     def plot_elbo(self, axes: "Axes | None" = None) -> "Axes":
         """ELBO against model gradients evaluated. Needs the extra ``isvi[plots]``."""
         from isvi.plots import plot_elbo
@@ -160,6 +187,8 @@ class Fit:
 
     @cached_property
     def _moments_draws(self) -> dict[str, np.ndarray]:
+        if self.saved_draws is not None:
+            return dict(self.saved_draws)
         # Mirrored draws give the exact mean of every entry that is not transformed.
         return self._constrained(self._draw(DRAWS_FOR_MOMENTS, seed=0, antithetic=self.approximation.symmetric))
 

@@ -1,0 +1,43 @@
+"""Ctrl-C: once to stop in good order, twice to stop at once."""
+
+import logging
+import signal
+import threading
+from types import FrameType
+from typing import Any, Self
+
+log = logging.getLogger("isvi")
+
+
+class Interruption:
+    """While it is entered, the first SIGINT (Ctrl-C) or SIGTERM is only noted; the next acts as it always does.
+
+    Signals reach the main thread only: elsewhere this does nothing, and whoever runs the thread stops it.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before = signal.getsignal(number)
+                # Not where a signal is ignored, or handled by someone who installed it for a reason.
+                if before in (signal.default_int_handler, signal.SIG_DFL):
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._restore()
+        by_hand = number == signal.SIGINT
+        self.reason = "stopped by hand" if by_hand else "stopped by SIGTERM"
+        log.warning("%s", "Stopping after this chunk of steps; Ctrl-C again stops at once." if by_hand else self.reason)
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()

@@ -1,0 +1,76 @@
+"""A run: from a setup, through its phases, to an outcome."""
+
+import logging
+
+from isvi.algorithms import Method
+from isvi.families.base import Params
+from isvi.fitting.callbacks import Reporters
+from isvi.fitting.checkpoints import Checkpoints
+from isvi.fitting.driver import Driver, Outcome
+from isvi.fitting.interruption import Interruption
+from isvi.fitting.loop import LoopState, start_loop
+from isvi.fitting.setup import Setup
+from isvi.memory.store import num_bytes
+
+log = logging.getLogger("isvi")
+
+
+def begin(setup: Setup, start: Params) -> Outcome:
+    """The outcome before the first step."""
+    loop = start_loop(setup.method(), start, setup.dataset, setup.run_key)
+    log.info(
+        "%s latents' entries, %s rows in %s mini-batches; the memory of records takes %s bytes",
+        *(
+            f"{number:,}"
+            for number in (
+                setup.approximation.dim,
+                setup.dataset.size,
+                setup.dataset.num_batches,
+                num_bytes(loop.state.memory),
+            )
+        ),
+    )
+    return Outcome(loop, start)
+
+
+def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoints | None = None) -> Outcome:
+    """Go on from an outcome until the run has ended, in whatever phase it is."""
+    with Interruption() as interruption, report:
+
+        def between_calls(outcome: Outcome) -> str | None:
+            if checkpoints is not None:
+                checkpoints.save_if_due(outcome)
+            return interruption.reason or report.stop_reason
+
+        def drive(method: Method, outcome: Outcome) -> Outcome:
+            driver = Driver(method, setup.dataset, setup.run_key, report, setup.target.on_host, between_calls)
+            return driver.drive(outcome, setup.budget)
+
+        if outcome.fell_back_at is None:
+            method = setup.method()
+            outcome = drive(method, outcome)
+            if method.gave_up(outcome.loop.state):
+                outcome = _fall_back(setup, outcome)
+        if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
+            outcome = drive(setup.fallback(outcome.fell_back_at), outcome)
+        if checkpoints is not None:
+            checkpoints.save(outcome, wait=True)
+    return outcome
+
+
+def template(setup: Setup, start: Params, fell_back_at: int | None) -> tuple[LoopState, Params]:
+    """What a checkpoint of this run looks like."""
+    method = setup.method() if fell_back_at is None else setup.fallback(fell_back_at)
+    return start_loop(method, start, setup.dataset, setup.run_key), start
+
+
+def _fall_back(setup: Setup, outcome: Outcome) -> Outcome:
+    """Start over with plain Adam, with what is left of the budget."""
+    log.info("the posterior is too far from quadratic for Auto; starting over with Adam")
+    spent = outcome.loop.state
+    method = setup.fallback(int(spent.gradients))
+    loop = start_loop(method, setup.start_over(outcome.start), setup.dataset, setup.run_key)
+    state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
+    outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
+    outcome.fell_back_at = int(spent.gradients)
+    return outcome
