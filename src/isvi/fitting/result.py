@@ -1,10 +1,11 @@
 """The result of a fit."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +15,14 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.data.dataset import Dataset
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
+from isvi.fitting.density import log_prob
+from isvi.fitting.diagnosis import Diagnosis, diagnose
 from isvi.fitting.driver import Outcome
+from isvi.fitting.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
 from isvi.fitting.history import History
+from isvi.fitting.importance import Importance, importance
 from isvi.fitting.status import Status
 from isvi.fitting.summary import Summary, summarize
-from isvi.model.binding import make_target
 from isvi.model.model import Model
 
 if TYPE_CHECKING:
@@ -26,16 +30,9 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 DRAWS_FOR_MOMENTS = 10_000
+EVALUATIONS_KEPT = 2
 
-
-class ElboEstimate(NamedTuple):
-    """An ELBO and how sure it is."""
-
-    value: float
-    standard_error: float
-
-    def __str__(self) -> str:
-        return f"{self.value:,.3f} ± {self.standard_error:.3f}"
+log = logging.getLogger("isvi")
 
 
 @dataclass(frozen=True)
@@ -118,33 +115,40 @@ class Fit:
         return summarize(self._moments_draws, caption, limit)
 
     def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Log density of the approximation at constrained values with a common leading axis."""
-        coordinates = self.approximation.coordinates
-        missing = sorted(set(self.model.latents) - set(values))
-        require(not missing, ConfigurationError, f"log_prob needs a value for every latent; missing: {missing}.")
-
-        def one(point: dict[str, jax.Array]) -> jax.Array:
-            z = coordinates.encode(point)
-            _, log_jacobian = coordinates.decode(z)
-            return self.approximation.log_density(self.params, z).sum() - log_jacobian
-
-        arrays = {name: jnp.asarray(values[name], jnp.result_type(float)) for name in self.model.latents}
-        return np.asarray(jax.vmap(one)(arrays))
+        """Log density of the approximation at constrained values with a common leading axis; -inf outside the
+        latents' supports."""
+        return log_prob(self.approximation, self.params, self.model.latents, values)
 
     def elbo(self, num_samples: int = 100, seed: int = 0) -> ElboEstimate:
         """The ELBO over all rows, in float64: ``num_samples`` passes over the data's likelihood.
 
         The entropy is exact; the standard error is that of the mean log joint over the draws.
         """
-        require(num_samples >= 2, ConfigurationError, f"num_samples must be at least 2; got {num_samples}.")
-        target = make_target(self.model, self.approximation.coordinates)
-        evaluate = target.exact_values if target.on_host else jax.jit(target.exact_values)
-        with jax.enable_x64(True):
-            params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), self.params)
-            draws = self.approximation.draw(jax.random.key(seed), params, num_samples)
-            values = np.asarray(evaluate(draws, self.data()))
-            entropy = float(self.approximation.entropy(params).sum())
-        return ElboEstimate(float(values.mean()) + entropy, float(values.std(ddof=1) / np.sqrt(num_samples)))
+        return self._evaluated(num_samples, seed).elbo
+
+    def diagnose(self, num_samples: int | None = None, seed: int = 0) -> Diagnosis:
+        """Did it work? A verdict in words, with the numbers behind it; see ``docs/diagnosis.md``.
+
+        Args:
+            num_samples: draws at which the log joint of all rows is evaluated, one pass over the data each. By default
+                2,000 for up to 50,000 rows, then fewer, and 100 from a million rows on; Gaussian families take
+                16 passes more, with gradients.
+            seed: of the draws.
+        """
+        weighted = self._weighted(num_samples, seed)
+        return diagnose(self, weighted, self._constrained(jnp.asarray(weighted.evaluation.draws)), seed)
+
+    def resample(self, num_samples: int = 1000, seed: int = 0, candidates: int | None = None) -> dict[str, np.ndarray]:
+        """Draws corrected towards the posterior: picked from q's by smoothed importance weights (PSIS).
+
+        Some are picked more than once. The candidates are those that :meth:`diagnose` evaluates with this seed: after
+        it, this costs no further pass over the data. A warning is logged if k-hat says they cannot be trusted.
+        """
+        require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
+        weighted = self._weighted(candidates, seed)
+        if not weighted.trusted:
+            log.warning("resample: k-hat is %.2f; these draws are not the posterior's either", weighted.k_hat)
+        return self._constrained(jnp.asarray(weighted.resample(num_samples, seed)))
 
     def data(self) -> Dataset:
         """The data, as mini-batches; an error for a fit that was loaded without them."""
@@ -191,6 +195,21 @@ class Fit:
             return dict(self.saved_draws)
         # Mirrored draws give the exact mean of every entry that is not transformed.
         return self._constrained(self._draw(DRAWS_FOR_MOMENTS, seed=0, antithetic=self.approximation.symmetric))
+
+    @cached_property
+    def _evaluations(self) -> dict[tuple[int, int], Evaluation]:
+        return {}
+
+    def _evaluated(self, num_samples: int, seed: int) -> Evaluation:
+        """Evaluated draws, remembered: diagnosing, resampling and the ELBO use the same ones."""
+        if (num_samples, seed) not in self._evaluations:
+            while len(self._evaluations) >= EVALUATIONS_KEPT:
+                self._evaluations.pop(next(iter(self._evaluations)))
+            self._evaluations[num_samples, seed] = evaluate(self, num_samples, seed)
+        return self._evaluations[num_samples, seed]
+
+    def _weighted(self, num_samples: int | None, seed: int) -> Importance:
+        return importance(self._evaluated(default_draws(self) if num_samples is None else num_samples, seed))
 
     def _constrained(self, draws: jax.Array) -> dict[str, np.ndarray]:
         values = self._latents(draws)

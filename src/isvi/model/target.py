@@ -50,15 +50,18 @@ class Target:
         total = jax.vmap(self.log_prior)(draws)
         if dataset.full is None:
             return total
-        total, _ = jax.lax.scan(
-            lambda sum_so_far, rows: (sum_so_far + likelihoods(draws, rows), None), total, dataset.full
-        )
-        return total if dataset.rest is None else total + likelihoods(draws, dataset.rest)
+
+        def add(sum_so_far: Array, rows: Any) -> tuple[Array, None]:
+            return sum_so_far + likelihoods(draws, _in_precision(rows, draws.dtype)), None
+
+        total, _ = jax.lax.scan(add, total, dataset.full)
+        return total if dataset.rest is None else add(total, dataset.rest)[0]
 
     def values(self, draws: Float[Array, "draws dim"], batch: Batch) -> Float[Array, " draws"]:
         """The log joint at each draw, estimated from one mini-batch."""
 
         def on_rows(rows: Any, num_rows: int) -> Array:
+            rows = _in_precision(rows, draws.dtype)
             return _at_each(lambda z: self.log_joint(z, rows, batch.scale), draws)
 
         return batch.apply(on_rows)
@@ -69,9 +72,16 @@ class Target:
         """The log joint and its gradient in z at each draw: the expensive part of everything."""
 
         def on_rows(rows: Any, num_rows: int) -> tuple[Array, Array]:
+            rows = _in_precision(rows, draws.dtype)
             return _at_each(jax.value_and_grad(lambda z: self.log_joint(z, rows, batch.scale)), draws)
 
         return batch.apply(on_rows)
+
+
+def _in_precision(rows: Any, dtype: Any) -> Any:
+    """The rows with their floats in the precision of the draws: a model that scans over them with a float of the
+    data as the first carry must not find two precisions."""
+    return jax.tree.map(lambda a: a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, rows)
 
 
 def _at_each(function: Callable[[Array], Any], draws: Float[Array, "draws dim"]) -> Any:
