@@ -54,7 +54,7 @@ def slope(fit: "Fit", seed: int) -> Slope | None:
     with jax.enable_x64(True):
         params = in_float64(fit.params)
         draws = approximation.draw(jax.random.key(seed), params, 2 * PAIRS, antithetic=True)
-        total, squares = in_one_precision(lambda: _over_batches(target, draws, fit.dataset))
+        total, squares = in_one_precision(lambda: _over_batches(target, draws, fit.data()))
         scale = np.asarray(approximation.scale(params))
     mean, square = np.asarray(total) * scale, np.asarray(squares) * scale**2
     pairs = (mean[:PAIRS] + mean[PAIRS:]) / 2
