@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import isvi
-from isvi.frontends.extras import import_extra
+from isvi.core.extras import import_extra
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from isvi.algorithms.step import Method
+from isvi.core.errors import DataError
 from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.fitting.history import History
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run
+from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run, run_keys
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.status import Status
 
@@ -32,7 +34,7 @@ class Outcome:
         status: why it ended.
         compile_seconds: seconds spent compiling, before the first step.
         skipped: steps not taken because the model, or the update, was not finite.
-        error: what a model that is evaluated on the host raised, if it did.
+        error: what a model that is evaluated on the host raised, or a source of data, if it did.
     """
 
     loop: LoopState
@@ -48,7 +50,7 @@ class Driver:
     """Runs a method on a data set until the budget is used."""
 
     method: Method
-    dataset: Dataset
+    dataset: Data
     key: PRNGKeyArray
     report: Reporter
     on_host: bool = False
@@ -59,7 +61,7 @@ class Driver:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
         started = time.perf_counter()
         make = make_host_run if self.on_host else make_run
-        run = make(self.method, self.key).lower(outcome.loop, self.dataset, jnp.int32(0)).compile()
+        run = make(self.method, self.key).lower(outcome.loop, self._resident(outcome), jnp.int32(0)).compile()
         health = jax.jit(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         self.seconds = outcome.history.seconds[-1] if outcome.history.seconds else 0.0
@@ -75,11 +77,15 @@ class Driver:
             message = f"stopped by hand after {self._gradients(outcome):,} model gradients"
             outcome.status = Status("interrupted", message)
         except Exception as error:
-            if not isinstance(run, HostRun) or run.last is None:
+            of_data = isinstance(error, DataError)
+            last = run.last if isinstance(run, HostRun) else outcome.loop if of_data else None
+            if last is None:
                 raise
-            outcome.loop, outcome.error = run.last, error
-            message = f"the model raised {type(error).__name__} after {self._gradients(outcome):,} model gradients"
-            outcome.status = Status("interrupted", message)
+            outcome.loop, outcome.error = last, error
+            who = f"{'reading the data' if of_data else 'the model'} raised {type(error).__name__}"
+            outcome.status = Status("interrupted", f"{who} after {self._gradients(outcome):,} model gradients")
+        finally:
+            self.dataset.release()
         return outcome
 
     def _status(self, outcome: Outcome) -> Status:
@@ -95,12 +101,17 @@ class Driver:
             if ended(self.method, outcome.loop):
                 break
             started = time.perf_counter()
-            outcome.loop = jax.block_until_ready(run(outcome.loop, self.dataset, jnp.int32(min(until, done + call))))
+            dataset = self._resident(outcome)
+            outcome.loop = jax.block_until_ready(run(outcome.loop, dataset, jnp.int32(min(until, done + call))))
             elapsed = time.perf_counter() - started
             self.seconds += elapsed
             evaluated = self._gradients(outcome) - done
             call = max(1, round(min(4 * call, evaluated * SECONDS_PER_CALL / max(elapsed, 1e-6))))
         return call
+
+    def _resident(self, outcome: Outcome) -> Dataset:
+        """The data, or as much of them as is in memory, with the mini-batch that is visited next."""
+        return self.dataset.resident(outcome.loop.schedule, run_keys(self.key)[1])
 
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
         loop = outcome.loop

@@ -14,8 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, build
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.data.arrays import checked_arrays
-from isvi.data.dataset import Dataset
+from isvi.data.opening import Data, open_data
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, MeanField, approximate
 from isvi.families.base import Params
@@ -31,7 +30,6 @@ from isvi.model.target import Target
 
 log = logging.getLogger("isvi")
 
-DEFAULT_BATCH_SIZE = 1000
 ADAM_SCALE = 0.1
 AUTO_SCALE = 0.001
 
@@ -56,7 +54,8 @@ def fit(
 
     Args:
         model: the latents and their log densities; or a model of a front end, such as ``isvi.from_numpyro(...)``.
-        data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density.
+        data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density. Data larger
+            than memory: memory-mapped arrays, or a source such as :class:`isvi.data.Parquet`.
         family: the shape of the approximation, or a mapping from latents to families.
         algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
             which chooses everything else too; for families that are not Gaussian, or if an optimizer or an
@@ -73,8 +72,8 @@ def fit(
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
     """
     model, data, batch_size = bind(model, data, batch_size)
-    dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=seed)
-    check_model(model, dataset)
+    dataset = open_data(data, batch_size, shuffle_seed=seed)
+    check_model(model, dataset.first)
     approximation = approximate(family, model.latents)
     target = make_target(model, approximation.coordinates)
     algorithm, estimator = _choices(approximation, algorithm, estimator, optimizer, num_samples)
@@ -84,7 +83,7 @@ def fit(
     if initial_scale is None:
         initial_scale = AUTO_SCALE if isinstance(algorithm, Auto) else ADAM_SCALE
     params = _start(jitter_key, approximation, model, initial, initial_scale)
-    check_start(target, dataset, approximation.draw(start_key, params, num_samples=8))
+    check_start(target, dataset.first, approximation.draw(start_key, params, num_samples=8))
 
     method = build(estimator.bind(target, approximation), algorithm, optimizer, dataset)
     loop = start_loop(method, params, dataset, run_key)
@@ -97,7 +96,7 @@ def fit(
         if method.gave_up(outcome.loop.state):
             start = approximation.init(approximation.location(params), jnp.full(approximation.dim, ADAM_SCALE))
             outcome = _fall_back(outcome, start, target, approximation, dataset, run_key, report, budget)
-    if outcome.error is not None:  # the model raised: so does fit, and what there is goes with it
+    if outcome.error is not None:  # the model or the data raised: so does fit, and what there is goes with it
         outcome.error.fit = Fit(model, approximation, dataset, outcome)  # type: ignore[attr-defined]
         raise outcome.error
     if not outcome.status.good:
@@ -110,7 +109,7 @@ def _fall_back(
     start: Params,
     target: Target,
     approximation: Approximation,
-    dataset: Dataset,
+    dataset: Data,
     key: PRNGKeyArray,
     report: Reporter,
     budget: int,
@@ -152,14 +151,7 @@ def _choices(
     return algorithm, estimator if num_samples is None else replace(estimator, num_samples=num_samples)
 
 
-def _batch_size(data: Any, batch_size: int | None) -> int | None:
-    if data is None or batch_size is not None:
-        return batch_size
-    _, rows = checked_arrays(data)
-    return min(rows, DEFAULT_BATCH_SIZE)
-
-
-def _budget(budget: int | None, dataset: Dataset, estimator: EstimatorOptions) -> int:
+def _budget(budget: int | None, dataset: Data, estimator: EstimatorOptions) -> int:
     """By default at least ten passes over the data."""
     if budget is None:
         return max(3000, 10 * dataset.num_batches) * estimator.num_samples

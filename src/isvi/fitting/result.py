@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
-from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.fitting.driver import Outcome
@@ -50,7 +50,7 @@ class Fit:
 
     model: Model
     approximation: Approximation
-    dataset: Dataset
+    dataset: Data
     outcome: Outcome
 
     @property
@@ -126,11 +126,10 @@ class Fit:
         """
         require(num_samples >= 2, ConfigurationError, f"num_samples must be at least 2; got {num_samples}.")
         target = make_target(self.model, self.approximation.coordinates)
-        evaluate = target.exact_values if target.on_host else jax.jit(target.exact_values)
         with jax.enable_x64(True):
             params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), self.params)
             draws = self.approximation.draw(jax.random.key(seed), params, num_samples)
-            values = np.asarray(evaluate(draws, self.dataset))
+            values = np.asarray(target.whole_values(draws, self.dataset))
             entropy = float(self.approximation.entropy(params).sum())
         return ElboEstimate(float(values.mean()) + entropy, float(values.std(ddof=1) / np.sqrt(num_samples)))
 

@@ -19,8 +19,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform
 
 from isvi.core.errors import ConfigurationError, ModelError, require
+from isvi.core.extras import import_extra
 from isvi.core.latents import Latent, real
-from isvi.frontends.extras import import_extra
 from isvi.model.binding import Bound
 from isvi.model.model import Model
 

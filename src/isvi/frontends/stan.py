@@ -23,8 +23,8 @@ import numpy as np
 from jaxtyping import Array
 
 from isvi.core.errors import ConfigurationError, DataError, ModelError, require
+from isvi.core.extras import import_extra
 from isvi.core.latents import Latent, real
-from isvi.frontends.extras import import_extra
 from isvi.model.external import External, ExternalModel, no_log_prior
 
 log = logging.getLogger("isvi")

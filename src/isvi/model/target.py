@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from isvi.core.coordinates import Coordinates
 from isvi.data.dataset import Batch, Dataset
+from isvi.data.opening import Data
 from isvi.model.model import Model
 
 
@@ -46,8 +47,23 @@ class Target:
 
     def exact_values(self, draws: Float[Array, "draws dim"], dataset: Dataset) -> Float[Array, " draws"]:
         """The log joint of all rows at each draw: a pass over the data, in the precision of the draws."""
+        return self._plus_likelihoods(jax.vmap(self.log_prior)(draws), draws, dataset)
+
+    def whole_values(self, draws: Float[Array, "draws dim"], data: Data) -> Float[Array, " draws"]:
+        """:meth:`exact_values`, compiled, for data that need not be in memory: one part after the other."""
+        if isinstance(data, Dataset):
+            return jax.jit(self.exact_values)(draws, data)
+        add = jax.jit(self._plus_likelihoods)
+        total = jax.jit(jax.vmap(self.log_prior))(draws)
+        for part in data.parts():
+            total = jax.block_until_ready(add(total, draws, part))
+        return total
+
+    def _plus_likelihoods(
+        self, total: Float[Array, " draws"], draws: Float[Array, "draws dim"], dataset: Dataset
+    ) -> Float[Array, " draws"]:
+        """``total`` and the log likelihoods of all rows of a data set."""
         likelihoods = jax.vmap(self.log_likelihood, (0, None))
-        total = jax.vmap(self.log_prior)(draws)
         if dataset.full is None:
             return total
         total, _ = jax.lax.scan(

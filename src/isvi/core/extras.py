@@ -1,4 +1,4 @@
-"""Packages that only some front ends need."""
+"""Packages that only some front ends and data sources need."""
 
 from importlib import import_module
 from types import ModuleType
