@@ -9,7 +9,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from isvi.algorithms.base import Algorithm, AlgorithmOptions, Boolean, Memory
-from isvi.data.dataset import Batch, Dataset
+from isvi.data.dataset import Batch
+from isvi.data.opening import Data
 from isvi.estimators.base import Estimator
 from isvi.estimators.weights import WeightHealth
 from isvi.families.base import Params
@@ -65,7 +66,7 @@ def build(
     estimator: Estimator,
     algorithm: AlgorithmOptions,
     optimizer: optax.GradientTransformation,
-    dataset: Dataset,
+    dataset: Data,
 ) -> Method:
     """Put an estimator, an algorithm and an optimizer together."""
     bound: Algorithm = algorithm.bind(estimator, dataset.num_batches)

@@ -53,27 +53,47 @@ def _checked(column: Any, name: str) -> np.ndarray:
             f"{name} must be an array with rows of equal shape; numpy could not make one of it: {error}. "
             "Pass several arrays as a dict or a tuple, not as a list."
         ) from None
+    require_numbers(array.dtype, name)
+    require(array.ndim >= 1, DataError, f"{name} must be an array with rows; got the scalar {column!r}.")
+    return checked_values(array, name)
+
+
+def require_numbers(dtype: np.dtype, name: str) -> None:
+    """Refuse what is neither numbers nor booleans."""
     require(
-        array.dtype.kind in "fiub",
+        dtype.kind in "fiub",
         DataError,
-        f"{name} must hold numbers or booleans; got dtype {array.dtype}. "
+        f"{name} must hold numbers or booleans; got dtype {dtype}. "
         "Encode categories as integers first (pandas: column.cat.codes).",
     )
-    require(array.ndim >= 1, DataError, f"{name} must be an array with rows; got the scalar {column!r}.")
+
+
+def checked_values(array: np.ndarray, name: str, first_row: int | None = None) -> np.ndarray:
+    """Numbers in the precision that JAX uses, or an error that says which of them cannot be used.
+
+    ``first_row`` is the number of the first row, where the array is a part of something longer.
+    """
     if array.dtype.kind == "f":
-        _require_finite(array, name)
+        _require_finite(array, name, first_row)
     return _in_jax_precision(array, name)
 
 
-def _require_finite(array: np.ndarray, name: str) -> None:
+def _require_finite(array: np.ndarray, name: str, first_row: int | None) -> None:
+    # A sum is finite only if all its terms are, and costs a fraction of looking at each.
+    with np.errstate(all="ignore"):
+        if np.isfinite(array.sum()):
+            return
     finite = np.isfinite(array)
     if finite.all():
         return
     bad = np.argwhere(~finite)
-    where = ", ".join(str(int(i)) for i in bad[0])
+    row, *index = (int(i) for i in bad[0])
+    row += first_row or 0
+    where = ", ".join(str(i) for i in (row, *index))
+    among = "in all" if first_row is None else "in the rows that were read with it"
     raise DataError(
-        f"{name} holds {array[tuple(bad[0])]} at row {int(bad[0][0])} (index [{where}]), and "
-        f"{len(bad)} non-finite value(s) in all. Drop or impute these rows before fitting."
+        f"{name} holds {array[tuple(bad[0])]} at row {row} (index [{where}]), and "
+        f"{len(bad)} non-finite value(s) {among}. Drop or impute these rows before fitting."
     )
 
 

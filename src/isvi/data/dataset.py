@@ -3,9 +3,12 @@
 Rows are assigned to mini-batches once, at random; after that mini-batch ``b`` is the same rows in every
 epoch, so that what was stored about it stays about it. Only the order of visits changes per epoch
 (:mod:`isvi.data.schedule`). The last mini-batch may be shorter; nothing is padded or dropped.
+
+Data larger than memory are a :class:`isvi.data.stream.Stream`, which gives out one window at a time: a data set
+that holds some consecutive mini-batches only, and knows which.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -13,15 +16,20 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.arrays import checked_arrays
+from isvi.data.schedule import Schedule, Windows
 
 Result = TypeVar("Result")
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["full", "rest"], meta_fields=["size", "batch_size"])
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["full", "rest", "offset"],
+    meta_fields=["size", "batch_size", "windows"],
+)
 @dataclass(frozen=True)
 class Dataset:
     """Rows laid out as mini-batches, on the device.
@@ -31,12 +39,16 @@ class Dataset:
         rest: the rows of the shorter last mini-batch, or None.
         size: number of rows N.
         batch_size: rows in a full mini-batch.
+        offset: the number of the first mini-batch in ``full``, if that is a window; None if all are there.
+        windows: how the mini-batches are cut into windows; None if they are not.
     """
 
     full: Any
     rest: Any
     size: int
     batch_size: int
+    offset: Int[Array, ""] | None = None
+    windows: Windows | None = None
 
     @classmethod
     def from_arrays(cls, data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0) -> "Dataset":
@@ -74,6 +86,32 @@ class Dataset:
     def batch(self, index: int | Int[Array, ""]) -> "Batch":
         return Batch(self, jnp.asarray(index, jnp.int32))
 
+    def holds(self, index: Int[Array, ""]) -> Bool[Array, ""] | bool:
+        """Whether a mini-batch is in memory. True, known at compile time, if all are."""
+        if self.offset is None or self.windows is None:
+            return True
+        place = index - self.offset
+        inside = (place >= 0) & (place < self.windows.length)
+        return inside if self.rest is None else inside | (index == self.num_batches - 1)
+
+    # What a Stream does, for data that are in memory.
+
+    @property
+    def first(self) -> "Dataset":
+        """A data set that holds mini-batch 0."""
+        return self
+
+    def resident(self, schedule: Schedule, key: PRNGKeyArray) -> "Dataset":
+        """A data set that holds the mini-batch that the schedule visits next."""
+        return self
+
+    def parts(self) -> "Iterator[Dataset]":
+        """Data sets that hold every row once between them."""
+        yield self
+
+    def release(self) -> None:
+        """Let go of what was read; it is read again when it is asked for."""
+
 
 @partial(jax.tree_util.register_dataclass, data_fields=["dataset", "index"], meta_fields=[])
 @dataclass(frozen=True)
@@ -89,7 +127,8 @@ class Batch:
         data = self.dataset
 
         def on_full() -> Result:
-            return function(jax.tree.map(lambda a: a[self.index], data.full), data.batch_size)
+            place = self.index if data.offset is None else self.index - data.offset
+            return function(jax.tree.map(lambda a: a[place], data.full), data.batch_size)
 
         def on_rest() -> Result:
             return function(data.rest, data.size % data.batch_size)

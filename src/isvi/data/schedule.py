@@ -1,10 +1,25 @@
-"""The order in which mini-batches are visited: every epoch a new random permutation."""
+"""The order in which mini-batches are visited: every epoch a new random permutation.
+
+Where the data do not fit in memory, mini-batches come in windows that are in memory together, and the order
+is a permutation of the windows, and of the mini-batches within each.
+"""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+
+class Windows(NamedTuple):
+    """How the mini-batches of a data set larger than memory are cut into windows."""
+
+    length: int
+    """Mini-batches in a window; mini-batch b is in window b // length."""
+    has_rest: bool
+    """Whether the last mini-batch is a shorter one, which belongs to no window: it is always in memory."""
+    in_order: bool
+    """Whether windows can only be read from the first to the last, as from a loader."""
 
 
 class Schedule(NamedTuple):
@@ -15,26 +30,39 @@ class Schedule(NamedTuple):
     """Number of mini-batches visited since the beginning, over all epochs."""
 
     @classmethod
-    def start(cls, key: PRNGKeyArray, num_batches: int) -> "Schedule":
-        return cls(_epoch_order(key, jnp.int32(0), num_batches), jnp.int32(0))
+    def start(cls, key: PRNGKeyArray, num_batches: int, windows: Windows | None = None) -> "Schedule":
+        return cls(epoch_order(key, jnp.int32(0), num_batches, windows), jnp.int32(0))
 
     @property
     def next_index(self) -> Int[Array, ""]:
         return self.order[self.visited % self.order.shape[0]]
 
-    def advance(self, key: PRNGKeyArray, used: Bool[Array, ""]) -> "Schedule":
+    def advance(self, key: PRNGKeyArray, used: Bool[Array, ""], windows: Windows | None = None) -> "Schedule":
         """Move on if the mini-batch was used; draw a new order when an epoch ends."""
         num_batches = self.order.shape[0]
         visited = self.visited + used.astype(jnp.int32)
         epoch_ended = used & (visited % num_batches == 0)
         order = jax.lax.cond(
             epoch_ended,
-            lambda: _epoch_order(key, visited // num_batches, num_batches),
+            lambda: epoch_order(key, visited // num_batches, num_batches, windows),
             lambda: self.order,
         )
         return Schedule(order, visited)
 
 
-def _epoch_order(key: PRNGKeyArray, epoch: Array, num_batches: int) -> Int[Array, " batches"]:
-    # A function of (key, epoch) only: a resumed run sees the same orders.
-    return jax.random.permutation(jax.random.fold_in(key, epoch), num_batches)
+def epoch_order(
+    key: PRNGKeyArray, epoch: Array, num_batches: int, windows: Windows | None = None
+) -> Int[Array, " batches"]:
+    """The order of one epoch: a function of (key, epoch) only, so that a resumed run sees the same orders."""
+    epoch_key = jax.random.fold_in(key, epoch)
+    if windows is None:
+        return jax.random.permutation(epoch_key, num_batches)
+    batch_key, window_key, rest_key = jax.random.split(epoch_key, 3)
+    num_full = num_batches - windows.has_rest
+    num_windows = -(-num_full // windows.length)
+    # The shorter mini-batch is visited along with a window drawn at random.
+    rest_window = jax.random.randint(rest_key, (), 0, num_windows)
+    batches = jnp.arange(num_batches)
+    window = jnp.where(batches < num_full, batches // windows.length, rest_window)
+    turn = jnp.arange(num_windows) if windows.in_order else jax.random.permutation(window_key, num_windows)
+    return jnp.lexsort((jax.random.permutation(batch_key, num_batches), turn[window]))

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from isvi.algorithms.step import Method
+from isvi.core.errors import DataError
 from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.families.base import Params
 from isvi.fitting.history import History
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run
+from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run, run_keys
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.status import Status
 
@@ -36,7 +38,7 @@ class Outcome:
         seconds: seconds spent in steps.
         compile_seconds: seconds spent compiling.
         skipped: steps not taken because the model, or the update, was not finite.
-        error: what a model that is evaluated on the host raised, if it did.
+        error: what a model that is evaluated on the host raised, or a source of data, if it did.
     """
 
     loop: LoopState
@@ -59,7 +61,7 @@ class Driver:
     """Runs a method on a data set until the budget is used."""
 
     method: Method
-    dataset: Dataset
+    dataset: Data
     key: PRNGKeyArray
     report: Reporter
     on_host: bool = False
@@ -71,17 +73,21 @@ class Driver:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
         started = time.perf_counter()
         make = make_host_run if self.on_host else make_run
-        run = make(self.method, self.key).lower(outcome.loop, self.dataset, jnp.int32(0)).compile()
+        run = make(self.method, self.key).lower(outcome.loop, self._resident(outcome), jnp.int32(0)).compile()
         health = jax.jit(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         try:
             outcome.status = self._run(run, health, outcome, budget)
         except Exception as error:
-            if not isinstance(run, HostRun) or run.last is None:
+            of_data = isinstance(error, DataError)
+            last = run.last if isinstance(run, HostRun) else outcome.loop if of_data else None
+            if last is None:
                 raise
-            outcome.loop, outcome.error = run.last, error
-            message = f"the model raised {type(error).__name__} after {outcome.gradients:,} model gradients"
-            outcome.status = Status("interrupted", message)
+            outcome.loop, outcome.error = last, error
+            who = f"{'reading the data' if of_data else 'the model'} raised {type(error).__name__}"
+            outcome.status = Status("interrupted", f"{who} after {outcome.gradients:,} model gradients")
+        finally:
+            self.dataset.release()
         return outcome
 
     def _run(self, run: Callable[..., LoopState], health: jax.stages.Wrapped, outcome: Outcome, budget: int) -> Status:
@@ -110,7 +116,8 @@ class Driver:
         run has to end here, if it has to."""
         while (done := outcome.gradients) < until and not ended(self.method, outcome.loop):
             started = time.perf_counter()
-            outcome.loop = jax.block_until_ready(run(outcome.loop, self.dataset, jnp.int32(min(until, done + call))))
+            dataset = self._resident(outcome)
+            outcome.loop = jax.block_until_ready(run(outcome.loop, dataset, jnp.int32(min(until, done + call))))
             elapsed = time.perf_counter() - started
             outcome.seconds += elapsed
             evaluated = outcome.gradients - done
@@ -118,6 +125,10 @@ class Driver:
             if reason := self.between_calls(outcome):
                 return call, reason
         return call, None
+
+    def _resident(self, outcome: Outcome) -> Dataset:
+        """The data, or as much of them as is in memory, with the mini-batch that is visited next."""
+        return self.dataset.resident(outcome.loop.schedule, run_keys(self.key)[1])
 
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
         loop = outcome.loop

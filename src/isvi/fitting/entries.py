@@ -31,7 +31,7 @@ class Entries:
     trusted: bool
 
     def worst(self, limit: int) -> list[int]:
-        """Rows by how far they are off: the mean by its sds, the sd by its logarithm; by k-hat where neither is known."""
+        """Rows by how far they are off: the mean by its sds, the sd by its logarithm; else by k-hat."""
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.maximum(np.abs(self.mean_error), np.abs(np.log(self.sd_ratio))) if self.trusted else self.k_hat
         return [int(row) for row in np.argsort(-np.nan_to_num(off, nan=-np.inf), kind="stable")[:limit]]

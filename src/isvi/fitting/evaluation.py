@@ -1,4 +1,4 @@
-"""The log joint of all rows at draws of the approximation, in float64: what ELBOs and importance weights are made of."""
+"""The log joint of all rows at draws of the approximation, in float64: what ELBOs and weights are made of."""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.model.binding import make_target
@@ -92,8 +92,7 @@ def evaluate(fit: "Fit", num_samples: int, seed: int) -> Evaluation:
         pieces = [draws[start : start + at_once] for start in range(0, num_samples, at_once)]
 
         def log_joint() -> Float64:
-            values = target.exact_values if target.on_host else jax.jit(target.exact_values)
-            return np.concatenate([np.asarray(values(piece, fit.data())) for piece in pieces])
+            return np.concatenate([np.asarray(target.whole_values(piece, fit.data())) for piece in pieces])
 
         return Evaluation(
             np.asarray(draws),
@@ -107,7 +106,7 @@ def in_float64(params: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params)
 
 
-def in_one_precision(compute: Callable[[], Array | np.ndarray]) -> Any:
+def in_one_precision(compute: Callable[[], Any]) -> Any:
     """``compute()``; if it cannot be compiled, once more with JAX's caches cleared.
 
     A float64 NumPy array that a model closes over, once traced in single precision, may be remembered by JAX as

@@ -48,7 +48,8 @@ def fit(
 
     Args:
         model: the latents and their log densities; or a model of a front end, such as ``isvi.from_numpyro(...)``.
-        data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density.
+        data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density. Data larger
+            than memory: memory-mapped arrays, or a source such as :class:`isvi.data.Parquet`.
         family: the shape of the approximation, or a mapping from latents to families.
         algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
             which chooses everything else too; for families that are not Gaussian, or if an optimizer or an
@@ -72,7 +73,7 @@ def fit(
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
     setup = prepare(model, data, options, optimizer, num_samples)
     start = setup.start(initial)
-    check_start(setup.target, setup.dataset, setup.approximation.draw(setup.keys[1], start, num_samples=8))
+    check_start(setup.target, setup.dataset.first, setup.approximation.draw(setup.keys[1], start, num_samples=8))
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
         return _finished(setup, run(setup, begin(setup, start), report), report)
@@ -138,7 +139,7 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | 
     if folder is not None:
         _save(fit, folder / "fit.isvi")
     report.end(fit)
-    if outcome.error is not None:  # the model raised: so does fit, and what there is goes with it
+    if outcome.error is not None:  # the model or the data raised: so does fit, and what there is goes with it
         outcome.error.fit = fit  # type: ignore[attr-defined]
         raise outcome.error
     if not outcome.status.good:

@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from isvi.algorithms.step import Method
 from isvi.data.dataset import Dataset
+from isvi.data.schedule import Windows
 from isvi.fitting.loop import LoopState, ended, run_keys
 from isvi.memory.record import Record
 
@@ -30,7 +31,7 @@ class HostRun:
         self.last: LoopState | None = None
         self._method = method
         self._step_key, self._schedule_key = run_keys(key)
-        self._proceed = jax.jit(self._steps)
+        self._proceed = jax.jit(self._steps, static_argnames="windows")
 
     def __call__(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> LoopState:
         loop = _strongly_typed(loop)
@@ -38,9 +39,9 @@ class HostRun:
         finite: Array | np.ndarray = YES
         fresh = NO
         while True:
-            loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until)
+            loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until, windows=dataset.windows)
             self.last = loop
-            if not wanted:
+            if not wanted or not dataset.holds(index):
                 return loop
             try:
                 state = loop.state
@@ -56,14 +57,15 @@ class HostRun:
     def lower(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> "HostRun":
         """Compile the loop, as ``make_run(...).lower(...).compile()`` does, without calling the model."""
         loop = _strongly_typed(loop)
-        jax.block_until_ready(self._proceed(loop, loop.state.memory.newest, YES, NO, jnp.int32(0)))
+        newest, none = loop.state.memory.newest, jnp.int32(0)
+        jax.block_until_ready(self._proceed(loop, newest, YES, NO, none, windows=dataset.windows))
         return self
 
     def compile(self) -> "HostRun":
         return self
 
     def _steps(
-        self, loop: LoopState, record: Record, finite: Array, fresh: Array, until: Array
+        self, loop: LoopState, record: Record, finite: Array, fresh: Array, until: Array, windows: Windows | None
     ) -> tuple[LoopState, Request]:
         """A step with the record, if it is fresh; then steps that reuse it, until another is wanted or the budget
         is used. One loop for both, since a record once taken in is the newest."""
@@ -84,7 +86,7 @@ class HostRun:
         def step(carry: tuple[LoopState, Array]) -> tuple[LoopState, Array]:
             loop, fresh = carry
             state, info = self._method.advance(loop.state, record, fresh, finite | ~fresh)
-            schedule = loop.schedule.advance(self._schedule_key, info.fresh)
+            schedule = loop.schedule.advance(self._schedule_key, info.fresh, windows)
             return LoopState(state, schedule, loop.tally.add(info)), jnp.array(NO)
 
         loop, _ = jax.lax.while_loop(takes_step, step, (loop, fresh))

@@ -12,6 +12,7 @@ import numpy as np
 
 from isvi.core.errors import CheckpointError, require
 from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.fitting.files import write_atomically
 from isvi.fitting.options import as_json
 from isvi.fitting.setup import Setup
@@ -33,24 +34,25 @@ def identify(setup: Setup) -> dict[str, Any]:
         "latents": {
             name: f"shape {latent.shape}, {latent.constraint}" for name, latent in sorted(setup.model.latents.items())
         },
-        "model": _digest_of_model(setup.model, setup.dataset),
+        "model": _digest_of_model(setup.model, setup.dataset.first),
         "data": identify_data(setup.dataset),
         "jax": jax.__version__,
     }
 
 
-def identify_data(dataset: Dataset) -> dict[str, Any]:
-    """Names, shapes and a digest of the rows."""
-    if dataset.full is None:
+def identify_data(data: Data) -> dict[str, Any]:
+    """Names, shapes and a digest of the rows; of data larger than memory, of the rows of the first window."""
+    resident = data.first
+    if resident.full is None:
         return {"rows": 0}
     digest = hashlib.blake2b(digest_size=16)
-    for part in jax.tree.leaves((dataset.full, dataset.rest)):
+    for part in jax.tree.leaves((resident.full, resident.rest)):
         digest.update(np.ascontiguousarray(part).data)
     columns = {
         jax.tree_util.keystr(path): f"{leaf.dtype} {leaf.shape[2:]}"
-        for path, leaf in jax.tree_util.tree_leaves_with_path(dataset.full)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(resident.full)
     }
-    return {"rows": dataset.size, "columns": columns, "digest of the values": digest.hexdigest()}
+    return {"rows": data.size, "columns": columns, "digest of the values": digest.hexdigest()}
 
 
 def _digest_of_model(model: Model, dataset: Dataset) -> str | None:

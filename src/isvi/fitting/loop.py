@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from isvi.algorithms.step import Info, Method, State
 from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.data.schedule import Schedule
 
 TOLERATED_FAILURES = 10
@@ -57,32 +58,38 @@ def ended(method: Method, loop: LoopState) -> Array:
 
 
 def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
-    """``run(loop, dataset, until)``: take steps until that many model gradients were evaluated in all.
+    """``run(loop, dataset, until)``: take steps until that many model gradients were evaluated in all, or the next
+    mini-batch is not in memory.
 
     Every random number is a function of (key, step) or (key, epoch): how often the host interrupts the loop
     does not change what is computed.
     """
     step_key, schedule_key = run_keys(key)
 
-    def going_on(until: Array, loop: LoopState) -> Array:
-        return (loop.state.gradients < until) & jnp.logical_not(ended(method, loop))
+    def going_on(until: Array, dataset: Dataset, loop: LoopState) -> Array:
+        held = dataset.holds(loop.schedule.next_index)
+        return (loop.state.gradients < until) & jnp.logical_not(ended(method, loop)) & held
 
     def one_step(dataset: Dataset, loop: LoopState) -> LoopState:
         key = jax.random.fold_in(step_key, loop.state.steps)
         state, info = method.step(key, loop.state, dataset.batch(loop.schedule.next_index))
-        return LoopState(state, loop.schedule.advance(schedule_key, info.fresh), loop.tally.add(info))
+        schedule = loop.schedule.advance(schedule_key, info.fresh, dataset.windows)
+        return LoopState(state, schedule, loop.tally.add(info))
 
     @jax.jit
     def run(loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
-        return jax.lax.while_loop(lambda loop: going_on(until, loop), lambda loop: one_step(dataset, loop), loop)
+        return jax.lax.while_loop(
+            lambda loop: going_on(until, dataset, loop), lambda loop: one_step(dataset, loop), loop
+        )
 
     return run
 
 
-def start_loop(method: Method, params: object, dataset: Dataset, key: PRNGKeyArray) -> LoopState:
+def start_loop(method: Method, params: object, dataset: Data, key: PRNGKeyArray) -> LoopState:
     """The state before the first step."""
     _, schedule_key = run_keys(key)
-    return LoopState(method.init(params), Schedule.start(schedule_key, dataset.num_batches), Tally.empty())
+    schedule = Schedule.start(schedule_key, dataset.num_batches, dataset.windows)
+    return LoopState(method.init(params), schedule, Tally.empty())
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
-from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.fitting.density import log_prob
@@ -56,7 +56,7 @@ class Fit:
 
     model: Model
     approximation: Approximation
-    dataset: Dataset | None
+    dataset: Data | None
     params: Params
     history: History
     status: Status
@@ -68,7 +68,7 @@ class Fit:
     saved_draws: Mapping[str, np.ndarray] | None = None
 
     @classmethod
-    def of(cls, model: Model, approximation: Approximation, dataset: Dataset, outcome: Outcome) -> "Fit":
+    def of(cls, model: Model, approximation: Approximation, dataset: Data, outcome: Outcome) -> "Fit":
         """What a run came to."""
         state = outcome.loop.state
         return cls(
@@ -150,7 +150,7 @@ class Fit:
             log.warning("resample: k-hat is %.2f; these draws are not the posterior's either", weighted.k_hat)
         return self._constrained(jnp.asarray(weighted.resample(num_samples, seed)))
 
-    def data(self) -> Dataset:
+    def data(self) -> Data:
         """The data, as mini-batches; an error for a fit that was loaded without them."""
         if self.dataset is None:
             raise ConfigurationError(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.errors import CheckpointError, ConfigurationError, require
-from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.fitting.files import write_atomically
@@ -133,7 +133,7 @@ def _params(approximation: Approximation, arrays: Mapping[str, np.ndarray]) -> P
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
 
 
-def _bound(model: Model | Bindable, data: Any, approximation: Approximation) -> tuple[Dataset, Model]:
+def _bound(model: Model | Bindable, data: Any, approximation: Approximation) -> tuple[Data, Model]:
     setup = prepare(model, data, Options())
     expected = {entry.name: entry.latent.shape for entry in approximation.coordinates.entries}
     found = {name: latent.shape for name, latent in setup.model.latents.items()}

@@ -14,8 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, Method, build
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.data.arrays import checked_arrays
-from isvi.data.dataset import Dataset
+from isvi.data.opening import Data, open_data
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, MeanField, approximate
 from isvi.families.base import Params
@@ -26,7 +25,6 @@ from isvi.model.target import Target
 
 log = logging.getLogger("isvi")
 
-DEFAULT_BATCH_SIZE = 1000
 ADAM_SCALE = 0.1
 AUTO_SCALE = 0.001
 
@@ -55,7 +53,7 @@ class Setup:
 
     options: Options
     model: Model
-    dataset: Dataset
+    dataset: Data
     approximation: Approximation
     target: Target
     algorithm: AlgorithmOptions
@@ -107,8 +105,8 @@ def prepare(
 ) -> Setup:
     """Check the model, the data and the choices against each other, and make the open ones."""
     model, data, batch_size = bind(model, data, options.batch_size)
-    dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=options.seed)
-    check_model(model, dataset)
+    dataset = open_data(data, batch_size, shuffle_seed=options.seed)
+    check_model(model, dataset.first)
     approximation = approximate(options.family, model.latents)
     algorithm, estimator = _choices(approximation, options.algorithm, options.estimator, optimizer, num_samples)
     budget = _budget(options.budget, dataset, estimator)
@@ -139,14 +137,7 @@ def _choices(
     return algorithm, estimator if num_samples is None else replace(estimator, num_samples=num_samples)
 
 
-def _batch_size(data: Any, batch_size: int | None) -> int | None:
-    if data is None or batch_size is not None:
-        return batch_size
-    _, rows = checked_arrays(data)
-    return min(rows, DEFAULT_BATCH_SIZE)
-
-
-def _budget(budget: int | None, dataset: Dataset, estimator: EstimatorOptions) -> int:
+def _budget(budget: int | None, dataset: Data, estimator: EstimatorOptions) -> int:
     """By default at least ten passes over the data."""
     if budget is None:
         return max(3000, 10 * dataset.num_batches) * estimator.num_samples

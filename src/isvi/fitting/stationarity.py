@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isvi.data.dataset import Dataset
+from isvi.data.opening import Data
 from isvi.fitting.evaluation import in_float64, in_one_precision
 from isvi.fitting.history import History
 from isvi.model.binding import make_target
@@ -64,26 +65,38 @@ def slope(fit: "Fit", seed: int) -> Slope | None:
     return Slope(float(value), float(np.sqrt(np.mean(error**2))), float(np.sqrt(noise.mean())), 2 * PAIRS)
 
 
-def _over_batches(target: Target, draws: Float[Array, "draws dim"], dataset: Dataset) -> tuple[Any, Any]:
+def _over_batches(target: Target, draws: Float[Array, "draws dim"], data: Data) -> tuple[Any, Any]:
     """Means over the mini-batches of the gradients, and of their squares. The first are gradients of all rows."""
-
-    if target.on_host:
-        gradients = [
-            np.asarray(target.values_and_gradients(draws, dataset.batch(index))[1])
-            for index in range(dataset.num_batches)
-        ]
-        return np.mean(gradients, axis=0), np.mean(np.square(gradients), axis=0)
-    return jax.jit(partial(_scan_batches, target))(draws, dataset)
+    add = partial(_added, target) if target.on_host else jax.jit(partial(_scanned, target))
+    sums: tuple[Any, Any] = (jnp.zeros_like(draws), jnp.zeros_like(draws))
+    for part in data.parts():
+        sums = add(draws, part, sums)
+    return sums[0] / data.num_batches, sums[1] / data.num_batches
 
 
-def _scan_batches(target: Target, draws: Float[Array, "draws dim"], dataset: Dataset) -> tuple[Array, Array]:
+def _added(target: Target, draws: Array, part: Dataset, sums: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Sums over some mini-batches, for a model that is evaluated on the host."""
+    for index in _indices(part):
+        _, gradients = target.values_and_gradients(draws, part.batch(index))
+        sums = sums[0] + gradients, sums[1] + gradients**2
+    return sums
+
+
+def _scanned(target: Target, draws: Array, part: Dataset, sums: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The same, compiled."""
+
     def add(sums: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], None]:
-        _, gradients = target.values_and_gradients(draws, dataset.batch(index))
+        _, gradients = target.values_and_gradients(draws, part.batch(index))
         return (sums[0] + gradients, sums[1] + gradients**2), None
 
-    zero = jnp.zeros_like(draws)
-    (total, squares), _ = jax.lax.scan(add, (zero, zero), jnp.arange(dataset.num_batches))
-    return total / dataset.num_batches, squares / dataset.num_batches
+    return jax.lax.scan(add, sums, jnp.asarray(_indices(part)))[0]
+
+
+def _indices(part: Dataset) -> list[int]:
+    """The mini-batches that are in memory, by the numbers that this part of the data knows them by."""
+    leaves = jax.tree.leaves(part.full)
+    full = list(range(len(leaves[0]) if leaves else 1))
+    return full if part.rest is None else [*full, part.num_batches - 1]
 
 
 class Trend(NamedTuple):

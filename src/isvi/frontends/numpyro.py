@@ -26,6 +26,8 @@ from numpyro.primitives import Messenger
 from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.core.latents import Latent, real
 from isvi.data.arrays import checked_arrays
+from isvi.data.opening import DEFAULT_BATCH_SIZE
+from isvi.data.source import Source
 from isvi.model.binding import Bound
 from isvi.model.model import Model
 
@@ -75,6 +77,9 @@ class NumpyroModel:
 
     def bind(self, data: Any = None, batch_size: int | None = None) -> Bound:
         """Trace the model with its data; the result holds an :class:`isvi.Model`."""
+        if isinstance(data, Source):
+            batch_size = min(data.num_rows, DEFAULT_BATCH_SIZE) if batch_size is None else batch_size
+            return _bind_rows(self, SourceRows(data, data.head(batch_size)), batch_size)
         if data is not None:
             arrays, size = checked_arrays(data)
             return _bind_rows(self, ArrayRows(arrays, size), batch_size)
@@ -101,6 +106,27 @@ class ArrayRows(NamedTuple):
     @property
     def data(self) -> Any:
         return self.arrays
+
+    def arguments(self, rows: Any) -> tuple[tuple, dict]:
+        return _as_arguments(rows)
+
+    def plates(self, rows: Any) -> "DataPlates":
+        return DataPlates(self.size, jnp.arange(len(jax.tree.leaves(rows)[0])))
+
+
+class SourceRows(NamedTuple):
+    """Data larger than memory: a mini-batch is given to the model as arguments, and the first one tells the shapes."""
+
+    source: Source
+    head: Any
+
+    @property
+    def size(self) -> int:
+        return self.source.num_rows
+
+    @property
+    def data(self) -> Any:
+        return self.head
 
     def arguments(self, rows: Any) -> tuple[tuple, dict]:
         return _as_arguments(rows)
@@ -180,7 +206,7 @@ class TracedModel:
     """
 
     source: NumpyroModel
-    rows: ArrayRows | PlateRows | NoRows
+    rows: ArrayRows | SourceRows | PlateRows | NoRows
     num_rows: int
 
     def trace(self, rows: Any, *places: Messenger) -> dict[str, Site]:
@@ -288,7 +314,7 @@ class TracedModel:
         return Model(
             self.latents,
             log_prior,
-            log_likelihood if isinstance(self.rows, (ArrayRows, PlateRows)) else None,
+            None if isinstance(self.rows, NoRows) else log_likelihood,
             report=self.report if self._reported else None,
             predict=self.predict,
         )
@@ -335,9 +361,14 @@ class TracedModel:
 
     def _rows_to_predict(self, data: Any) -> Any:
         if data is None:
+            require(
+                not isinstance(self.rows, SourceRows),
+                ConfigurationError,
+                "The rows that were fitted do not fit in memory: say for which rows to predict, fit.predict(rows).",
+            )
             return jax.tree.map(jnp.asarray, self.rows.data)
         require(
-            isinstance(self.rows, ArrayRows),
+            isinstance(self.rows, (ArrayRows, SourceRows)),
             ConfigurationError,
             "New rows can be predicted where the data were passed to isvi.fit. Here they were bound to the model: "
             "build it again with isvi.from_numpyro(model) and fit with isvi.fit(model, data).",
@@ -346,13 +377,14 @@ class TracedModel:
 
     def _left_out(self, named: Mapping[str, Any]) -> dict[str, None]:
         """Columns that were fitted but are not among the new rows, such as the outcome: passed as None."""
-        fitted = self.rows.data if isinstance(self.rows.data, dict) and isinstance(self.rows, ArrayRows) else {}
+        passed = isinstance(self.rows, (ArrayRows, SourceRows))
+        fitted = self.rows.data if isinstance(self.rows.data, dict) and passed else {}
         parameters = signature(self.source.function).parameters
         required = {name for name, parameter in parameters.items() if parameter.default is Parameter.empty}
         return dict.fromkeys((set(fitted) - set(named)) & required)
 
 
-def _bind_rows(source: NumpyroModel, rows: ArrayRows | PlateRows, batch_size: int | None) -> Bound:
+def _bind_rows(source: NumpyroModel, rows: ArrayRows | SourceRows | PlateRows, batch_size: int | None) -> Bound:
     """Decide what is likelihood, and refuse what cannot be cut into mini-batches."""
     size = rows.size
     whole = TracedModel(source, rows, min(size, batch_size or size))
@@ -360,11 +392,12 @@ def _bind_rows(source: NumpyroModel, rows: ArrayRows | PlateRows, batch_size: in
     likelihood, per_row = _depending_on_rows(whole) if cuttable else (_observed(whole), set())
     local = sorted(per_row & {name for name, site in whole.sites.items() if _is_latent(site)})
     if local:
+        everything = "as arrays, and batch_size=None" if isinstance(rows, SourceRows) else "batch_size=None"
         require(
             batch_size is None or batch_size >= size,
             ModelError,
             f"The latent site {local[0]!r} depends on the rows of the mini-batch: it has an entry per row, or a prior "
-            "computed from the data. Use all rows at once (batch_size=None), sum it out, or compute what its prior "
+            f"computed from the data. Use all rows at once ({everything}), sum it out, or compute what its prior "
             "needs beforehand and bind it: isvi.from_numpyro(model, scale=x.std()).",
         )
         batch_size = size
@@ -375,7 +408,8 @@ def _bind_rows(source: NumpyroModel, rows: ArrayRows | PlateRows, batch_size: in
         "No observed site of the NumPyro model depends on the data. Pass the observations as obs=..., and the data "
         "under the names of the model's arguments.",
     )
-    return Bound(whole.model(frozenset(likelihood)), rows.data, batch_size)
+    data = rows.source if isinstance(rows, SourceRows) else rows.data
+    return Bound(whole.model(frozenset(likelihood)), data, batch_size)
 
 
 def _depending_on_rows(traced: TracedModel) -> tuple[set[str], set[str]]:

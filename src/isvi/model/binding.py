@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple, Protocol
 
 from isvi.core.coordinates import Coordinates
+from isvi.data.opening import as_source
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.model import Model
 from isvi.model.target import Target
@@ -26,12 +27,11 @@ class Bindable(Protocol):
 
 def bind(model: Model | Bindable, data: Any, batch_size: int | None) -> Bound:
     """Give the model its data, if it wants to see them; plain models do not."""
-    if isinstance(model, Model) and not isinstance(model, ExternalModel):
-        return Bound(model, data, batch_size)
     if isinstance(model, ExternalModel):
         bound, rows = model.with_rows(data)
         return Bound(bound, rows, batch_size)
-    return model.bind(data, batch_size)
+    data = as_source(data)
+    return Bound(model, data, batch_size) if isinstance(model, Model) else model.bind(data, batch_size)
 
 
 def make_target(model: Model, coordinates: Coordinates) -> Target:

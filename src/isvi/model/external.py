@@ -4,7 +4,7 @@ The callable is spoken to from the host, once per record, with NumPy arrays in d
 JAX stays in JAX: the constraints with their Jacobians, and a log prior if one was given.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,10 +17,12 @@ from numpyro.distributions.transforms import IdentityTransform
 
 from isvi.core.errors import ConfigurationError, DataError, ModelError, require
 from isvi.data.dataset import Batch, Dataset
+from isvi.data.opening import Data
+from isvi.data.source import Source
 from isvi.model.model import Model
 from isvi.model.target import Target
 
-ROW = "row"
+ROW = "isvi row"
 """The one column of the data set that mini-batches of an external model are made of: the rows' numbers."""
 
 
@@ -40,7 +42,8 @@ class External:
         function: ``function(z)``, or ``function(z, rows)`` when there are rows, gives a value and a gradient.
         flat: the name of the only latent if the callable takes and gives one vector; None for dicts.
         vectorized: the callable takes all draws at once, with a leading axis.
-        rows: the user's data as they came, or None. They never pass through JAX, so nothing is cast.
+        rows: the user's data as they came, which never pass through JAX, so that nothing is cast; or None, if
+            there are none, or if they come from a source, in JAX's precision.
         door: the function of isvi that the user called, for messages.
     """
 
@@ -54,7 +57,7 @@ class External:
     def __call__(self, values: Mapping[str, Any], index: Any = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Log densities ``(draws,)`` and gradients ``(draws, ...)`` by name, in double precision."""
         points = {name: np.array(value, np.float64) for name, value in values.items()}
-        rows = () if index is None else (self._pick(np.asarray(index)),)
+        rows = () if index is None else (self._pick(index),)
         num_draws = len(next(iter(points.values())))
         self.count.draws += num_draws
         if self.vectorized:
@@ -68,8 +71,10 @@ class External:
         gradients = {name: np.stack([gradient[name] for _, gradient in answers]) for name in points}
         return np.stack([value for value, _ in answers]), gradients
 
-    def _pick(self, index: np.ndarray) -> Any:
-        return jax.tree.map(lambda column: column[index], self.rows)
+    def _pick(self, index: Any) -> Any:
+        if self.rows is None:  # the rows themselves, from a source
+            return jax.tree.map(np.asarray, index)
+        return jax.tree.map(lambda column: column[np.asarray(index)], self.rows)
 
     def _given(self, point: dict[str, np.ndarray]) -> Any:
         return point if self.flat is None else point[self.flat]
@@ -125,8 +130,9 @@ class ExternalModel(Model):
 
     external: External = field(kw_only=True)
 
-    def with_rows(self, data: Any) -> tuple["ExternalModel", dict[str, np.ndarray] | None]:
-        """This model with the user's data at hand, and what to cut into mini-batches: the rows' numbers."""
+    def with_rows(self, data: Any) -> tuple["ExternalModel", Any]:
+        """This model with the user's data at hand, and what to cut into mini-batches: the rows' numbers, or the
+        rows themselves if they come from a source."""
         if data is None:
             return self, None
         require(
@@ -136,6 +142,8 @@ class ExternalModel(Model):
             "the log likelihood of these rows, which is then scaled to all of them. Give the prior apart, in JAX: "
             "log_prior=lambda z: ...",
         )
+        if isinstance(data, Source):
+            return self, data
         if hasattr(data, "columns") and hasattr(data, "to_numpy"):
             data = {str(column): data[column] for column in data.columns}
         rows = jax.tree.map(np.asarray, data, is_leaf=lambda leaf: not isinstance(leaf, (dict, tuple)))
@@ -180,11 +188,14 @@ class ExternalTarget(Target):
             known = super().exact_values(draws, dataset)
             # Without data the callable is the whole density, and no rows will bring it in.
             return known if dataset.full is not None else known + jax.vmap(self.log_likelihood, (0, None))(draws, None)
+        return self.whole_values(draws, dataset)
+
+    def whole_values(self, draws: Float[Array, "draws dim"], data: Data) -> Float[Array, " draws"]:
         values = self._decode(draws)
         total = np.zeros(len(draws))
-        for index in range(dataset.num_batches):
-            rows, _ = _host_rows(dataset.batch(index))
-            total += self.model.external(values, rows)[0]
+        for part in data.parts():
+            for rows in _all_host_rows(part):
+                total += self.model.external(values, rows)[0]
         return self._complete(draws, total, _zeros_like(values), 1.0)[0]
 
     def values(self, draws: Float[Array, "draws dim"], batch: Batch) -> Float[Array, " draws"]:
@@ -195,7 +206,7 @@ class ExternalTarget(Target):
     ) -> tuple[Float[Array, " draws"], Float[Array, "draws dim"]]:
         if _traced(draws) or _traced(batch.index):
             return super().values_and_gradients(draws, batch)
-        rows, _ = _host_rows(batch)
+        rows = _host_rows(batch)
         likelihoods, pulls = self.model.external(self._decode(draws), rows)
         return self._complete(draws, likelihoods, pulls, batch.scale)
 
@@ -254,7 +265,7 @@ class ExternalTarget(Target):
 
             def on_host(values: dict[str, Any], rows: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
                 one = {name: np.asarray(value)[None] for name, value in values.items()}
-                number, gradients = external(one, None if rows is None else rows[ROW])
+                number, gradients = external(one, rows[ROW] if isinstance(rows, dict) and ROW in rows else rows)
                 return number[0].astype(dtype), {name: array[0].astype(dtype) for name, array in gradients.items()}
 
             shapes = (
@@ -275,14 +286,28 @@ def _traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-def _host_rows(batch: Batch) -> tuple[np.ndarray | None, int]:
-    """The numbers of a mini-batch's rows, and how many there are."""
+def _host_rows(batch: Batch) -> Any:
+    """The numbers of a mini-batch's rows; or the rows themselves, if they come from a source."""
     data, index = batch.dataset, int(batch.index)
+    if data.rest is not None and index == data.num_batches - 1:
+        return _numbers(data.rest)
+    place = index if data.offset is None else index - int(data.offset)
+    return _numbers(jax.tree.map(lambda column: column[place], data.full))
+
+
+def _all_host_rows(data: Dataset) -> Iterator[Any]:
+    """What :func:`_host_rows` gives, for all mini-batches that are in memory."""
     if data.full is None:
-        return None, 1
-    rows = data.rest if data.rest is not None and index == data.num_batches - 1 else None
-    picked = np.asarray(data.full[ROW][index] if rows is None else rows[ROW])
-    return picked, len(picked)
+        yield None
+        return
+    for place in range(len(jax.tree.leaves(data.full)[0])):
+        yield _numbers(jax.tree.map(lambda column, at=place: column[at], data.full))
+    if data.rest is not None:
+        yield _numbers(data.rest)
+
+
+def _numbers(rows: Any) -> Any:
+    return np.asarray(rows[ROW]) if isinstance(rows, dict) and ROW in rows else rows
 
 
 def _zeros_like(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

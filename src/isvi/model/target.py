@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import jax
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float
 
 from isvi.core.coordinates import Coordinates
 from isvi.data.dataset import Batch, Dataset
+from isvi.data.opening import Data
 from isvi.model.model import Model
 
 
@@ -46,8 +48,26 @@ class Target:
 
     def exact_values(self, draws: Float[Array, "draws dim"], dataset: Dataset) -> Float[Array, " draws"]:
         """The log joint of all rows at each draw: a pass over the data, in the precision of the draws."""
+        return self._plus_likelihoods(jax.vmap(self.log_prior)(draws), draws, dataset)
+
+    def whole_values(self, draws: Float[Array, "draws dim"], data: Data) -> Float[Array, " draws"]:
+        """:meth:`exact_values`, compiled, for data that need not be in memory: one part after the other."""
+        log_priors, add_likelihoods = self._compiled
+        total = log_priors(draws)
+        for part in data.parts():
+            total = jax.block_until_ready(add_likelihoods(total, draws, part))
+        return total
+
+    @cached_property
+    def _compiled(self) -> tuple[Callable[..., Array], Callable[..., Array]]:
+        """Kept, so that further draws compile nothing."""
+        return jax.jit(jax.vmap(self.log_prior)), jax.jit(self._plus_likelihoods)
+
+    def _plus_likelihoods(
+        self, total: Float[Array, " draws"], draws: Float[Array, "draws dim"], dataset: Dataset
+    ) -> Float[Array, " draws"]:
+        """``total`` and the log likelihoods of all rows of a data set."""
         likelihoods = jax.vmap(self.log_likelihood, (0, None))
-        total = jax.vmap(self.log_prior)(draws)
         if dataset.full is None:
             return total
 

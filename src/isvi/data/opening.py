@@ -1,0 +1,32 @@
+"""From what the user passed as data to mini-batches, in memory or not."""
+
+from typing import Any
+
+from isvi.data.arrays import checked_arrays
+from isvi.data.dataset import Dataset
+from isvi.data.npy import from_maps, is_large_map
+from isvi.data.source import Source
+from isvi.data.stream import Stream
+
+DEFAULT_BATCH_SIZE = 1000
+
+Data = Dataset | Stream
+"""Mini-batches, all in memory or not."""
+
+
+def as_source(data: Any) -> Any:
+    """Large memory-mapped arrays as a source; anything else as it is."""
+    return from_maps(data) if not isinstance(data, Source) and is_large_map(data) else data
+
+
+def open_data(data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0) -> Data:
+    """Cut data into mini-batches, by default of 1,000 rows."""
+    data = as_source(data)
+    if data is None:
+        return Dataset.from_arrays(None, batch_size)
+    if isinstance(data, Source):
+        return Stream(data, min(data.num_rows, DEFAULT_BATCH_SIZE) if batch_size is None else batch_size, shuffle_seed)
+    if batch_size is None:
+        _, rows = checked_arrays(data)
+        batch_size = min(rows, DEFAULT_BATCH_SIZE)
+    return Dataset.from_arrays(data, batch_size, shuffle_seed)

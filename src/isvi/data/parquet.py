@@ -1,0 +1,192 @@
+"""Parquet files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isvi.core.errors import DataError, require
+from isvi.core.extras import import_extra
+from isvi.data.arrays import checked_values
+from isvi.data.parquet_schema import Columns, checked_columns, column_types
+from isvi.data.source import ROWS_AT_ONCE, WINDOW_BYTES, Source, checked_window_bytes, row_spec
+
+BUFFER_BYTES = 1 << 18
+"""Read ahead per column. Without it the whole row group would be in memory, which may be gigabytes."""
+
+
+class File(NamedTuple):
+    """An opened file's description; the file itself is opened for every read."""
+
+    path: Path
+    metadata: Any
+    schema: Any
+
+
+class Block(NamedTuple):
+    """One row group of one file."""
+
+    file: File
+    row_group: int
+    first_row: int
+    """The number, within the file, of its first row."""
+
+
+class Parquet(Source):
+    """Rows of Parquet files, of which only a part is in memory at any time. Needs the extra ``isvi[parquet]``.
+
+    ``isvi.fit(model, isvi.data.Parquet("flights/", columns={"x": ["hour", "distance"], "y": "late"}))``. Row groups
+    are read in an order that the fit's seed shuffles. They should be small next to ``window_bytes`` (a row group
+    is read again for every window that it reaches into); ``pyarrow.parquet.write_table`` has ``row_group_size``.
+
+    Args:
+        path: a file, a folder (all its ``*.parquet`` files, also in folders below, by name), or a list of files.
+        columns: what the model receives: names of columns, or lists of them to be put side by side as a matrix,
+            by the names that the model knows them by. A list of names alone means each under its own name; None
+            means all columns.
+        window_bytes: how much is held in memory together, about. Three times as much is needed.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike | Sequence[str | PathLike],
+        columns: Columns | None = None,
+        *,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        import_extra("pyarrow", "parquet", "isvi.data.Parquet")
+        self.window_bytes = checked_window_bytes(window_bytes)
+        files = [_described(file) for file in _found(path)]
+        self._columns = checked_columns(columns, files[0].schema, str(files[0].path))
+        self._types = column_types(self._columns, [(str(file.path), file.schema) for file in files])
+        self._blocks = [block for file in files for block in _row_groups(file)]
+        self.block_rows = np.array(
+            [block.file.metadata.row_group(block.row_group).num_rows for block in self._blocks], np.int64
+        )
+        self.num_rows = int(self.block_rows.sum())
+        require(self.num_rows > 0, DataError, f"data is empty: the Parquet files in {path} have 0 rows.")
+
+    @property
+    def layout(self) -> Any:
+        return {name: row_spec(_shape(chosen), self._dtype(chosen)) for name, chosen in self._columns.items()}
+
+    def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
+        file, row_group, first_row = self._blocks[block]
+        names = list(dict.fromkeys(_names(self._columns)))
+        done = 0
+        with _naming(file.path), _open(file) as opened:
+            for batch in opened.iter_batches(ROWS_AT_ONCE, row_groups=[row_group], columns=names):
+                first, last = max(start - done, 0), min(stop - done, batch.num_rows)
+                done += batch.num_rows
+                if first < last:
+                    # Row groups have no index: what comes before is read and dropped.
+                    begin = first_row + done - batch.num_rows + first
+                    yield self._converted(batch.slice(first, last - first), file.path, begin)
+                if done >= stop:
+                    return
+        raise DataError(f"{file.path} ends after {done} rows of row group {row_group}, which should have more.")
+
+    def _converted(self, batch: Any, path: Path, first_row: int) -> dict[str, np.ndarray]:
+        """A record batch as arrays, checked."""
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if column.null_count:
+                row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+                raise DataError(
+                    f"column {name!r} of {path} is null at row {row}, and {column.null_count} time(s) in the rows that "
+                    "were read with it. Drop or impute these rows before fitting."
+                )
+        rows = {}
+        for name, chosen in self._columns.items():
+            listed = [chosen] if isinstance(chosen, str) else list(chosen)
+            array = _side_by_side(batch, listed, self._dtype(chosen))
+            rows[name] = _checked(array, listed, path, first_row)
+            if isinstance(chosen, str):
+                rows[name] = rows[name][:, 0]
+        return rows
+
+    def _dtype(self, chosen: str | Sequence[str]) -> np.dtype:
+        listed = [chosen] if isinstance(chosen, str) else chosen
+        return np.result_type(*(self._types[name] for name in listed))
+
+
+def _side_by_side(batch: Any, names: list[str], dtype: np.dtype) -> np.ndarray:
+    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
+    array = np.empty((batch.num_rows, len(names)), dtype)
+    # A few rows at a time, so that what is written to stays in the cache.
+    step = max(64, 500_000 // array.strides[0])
+    for start in range(0, len(array), step):
+        for place, column in enumerate(columns):
+            array[start : start + step, place] = column[start : start + step]
+    return array
+
+
+def _checked(array: np.ndarray, names: list[str], path: Path, first_row: int) -> np.ndarray:
+    """All columns at once; one by one, to name the right one, if something is wrong."""
+    try:
+        return checked_values(array, str(path), first_row)
+    except DataError:
+        for place, name in enumerate(names):
+            checked_values(array[:, place], f"column {name!r} of {path}", first_row)
+        raise
+
+
+def _found(path: str | PathLike | Sequence[str | PathLike]) -> list[Path]:
+    if not isinstance(path, (str, PathLike)):
+        require(len(path) > 0, DataError, "data is empty: the list of Parquet files is.")
+        return [Path(file) for file in path]
+    place = Path(path)
+    if not place.is_dir():
+        return [place]
+    files = [file for file in sorted(place.rglob("*.parquet")) if not _hidden(file.relative_to(place))]
+    require(len(files) > 0, DataError, f"The folder {place} holds no *.parquet files.")
+    return files
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _described(path: Path) -> File:
+    with _naming(path), _open(File(path, None, None)) as opened:
+        return File(path, opened.metadata, opened.schema_arrow)
+
+
+@contextmanager
+def _open(file: File) -> Iterator[Any]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file.path, metadata=file.metadata, buffer_size=BUFFER_BYTES) as opened:
+        yield opened
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """What pyarrow raises, with the name of the file."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"There is no file {path}.") from error
+    except (ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read as a Parquet file; it may be damaged or cut short. pyarrow said: {error}"
+        ) from error
+
+
+def _row_groups(file: File) -> Iterator[Block]:
+    first_row = 0
+    for row_group in range(file.metadata.num_row_groups):
+        yield Block(file, row_group, first_row)
+        first_row += file.metadata.row_group(row_group).num_rows
+
+
+def _names(columns: Mapping[str, str | Sequence[str]]) -> list[str]:
+    return [name for chosen in columns.values() for name in ([chosen] if isinstance(chosen, str) else chosen)]
+
+
+def _shape(chosen: str | Sequence[str]) -> tuple[int, ...]:
+    return () if isinstance(chosen, str) else (len(chosen),)
