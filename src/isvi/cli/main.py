@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from isvi.cli.demo import demo
+from isvi.cli.exits import REFUSED
+from isvi.cli.fit import fit
+from isvi.cli.saved import diagnose, summary
 from isvi.core.errors import IsviError
 
 app = typer.Typer(
@@ -15,7 +18,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
+for command in (fit, summary, diagnose, demo):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -42,4 +46,4 @@ def main() -> None:
         app()
     except IsviError as error:
         typer.echo(f"isvi: {error}", err=True)
-        sys.exit(1)
+        sys.exit(REFUSED)

@@ -386,6 +386,7 @@ class TracedModel:
 
 def _bind_rows(source: NumpyroModel, rows: ArrayRows | SourceRows | PlateRows, batch_size: int | None) -> Bound:
     """Decide what is likelihood, and refuse what cannot be cut into mini-batches."""
+    _check_arguments(source, rows)
     size = rows.size
     whole = TracedModel(source, rows, min(size, batch_size or size))
     cuttable = size > 1
@@ -410,6 +411,21 @@ def _bind_rows(source: NumpyroModel, rows: ArrayRows | SourceRows | PlateRows, b
     )
     data = rows.source if isinstance(rows, SourceRows) else rows.data
     return Bound(whole.model(frozenset(likelihood)), data, batch_size)
+
+
+def _check_arguments(source: NumpyroModel, rows: ArrayRows | SourceRows | PlateRows) -> None:
+    """The data must be what the model function takes."""
+    args, kwargs = ((), {}) if isinstance(rows, PlateRows) else rows.arguments(rows.data)
+    try:
+        signature(source.function).bind(*source.args, *args, **source.kwargs, **kwargs)
+    except TypeError as error:
+        given = f"columns {', '.join(map(str, kwargs))}" if kwargs else f"{len(args)} array(s)"
+        name = getattr(source.function, "__name__", "model")
+        raise ModelError(
+            f"The NumPyro model cannot be called with the data: {error}. It is {name}{signature(source.function)}, and "
+            f"the data has {given}. Rename or leave out columns, or bind what is not per row: "
+            "isvi.from_numpyro(model, groups=8)."
+        ) from None
 
 
 def _depending_on_rows(traced: TracedModel) -> tuple[set[str], set[str]]:

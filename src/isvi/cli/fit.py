@@ -1,0 +1,138 @@
+"""``isvi fit``: fit the model in a file to the data in another."""
+
+import json
+import logging
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from isvi.cli.exits import exit_code
+from isvi.core.errors import CheckpointError, require
+
+if TYPE_CHECKING:
+    from isvi import Fit
+
+
+class FamilyName(StrEnum):
+    """Families that need no options."""
+
+    MEAN_FIELD = "mean-field"
+    BLOCK = "block"
+    FULL_RANK = "full-rank"
+
+
+class AlgorithmName(StrEnum):
+    """Algorithms, with their defaults."""
+
+    AUTO = "auto"
+    SGD = "sgd"
+    ISGD = "isgd"
+    SAG = "sag"
+    SRA = "sra"
+    ISAG = "isag"
+
+
+def fit(
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="Python file that defines `model`: an isvi.Model, or a NumPyro model function."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Parquet (a file or folder), CSV, .npz, .npy or Zarr; none for a bare density.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for checkpoints and the result.")] = None,
+    family: Annotated[FamilyName, typer.Option(help="Shape of the approximation.")] = FamilyName.MEAN_FIELD,
+    algorithm: Annotated[AlgorithmName | None, typer.Option(help="By default chosen by isvi.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="Model gradients that may be evaluated.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per mini-batch.")] = None,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 60.0,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder; no other option.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Fit a model to data, with checkpoints. Exits with 0 if the fit converged or used its budget."""
+    logging.basicConfig(format="isvi: %(message)s", level=logging.WARNING)
+    progress = False if quiet else True if not sys.stderr.isatty() else None
+    if resume is not None:
+        result = _resumed(resume, model, data, checkpoint_every, progress)
+        folder = resume
+    else:
+        if model is None or out is None:
+            raise typer.BadParameter("give a model file and --out FOLDER, or --resume FOLDER.")
+        options = {"family": _family(family), "budget": budget, "batch_size": batch_size, "seed": seed}
+        chosen = {} if algorithm is None else {"algorithm": _algorithm(algorithm)}
+        result = _fitted(model, data, out, checkpoint_every, progress, **options, **chosen)
+        folder = out
+    _show(result, folder, as_json)
+    raise typer.Exit(exit_code(result.status))
+
+
+def _fitted(model: Path, data: Path | None, out: Path, every: float, progress: bool | None, **options: Any) -> "Fit":
+    import isvi
+    from isvi.cli.data_file import open_data_file
+    from isvi.cli.model_file import load_model_file
+    from isvi.cli.run_folder import Command
+
+    require(
+        not (out / "run.json").exists(),
+        CheckpointError,
+        f"{out} already holds a run. Go on with it by `isvi fit --resume {out}`, or choose another folder.",
+    )
+    loaded = load_model_file(model)
+    rows = None if data is None else open_data_file(data, loaded.columns)
+    Command(str(model.resolve()), loaded.digest, None if data is None else str(data.resolve())).write(out)
+    return isvi.fit(loaded.model, rows, checkpoint=isvi.Checkpoint(out, every), progress=progress, **options)
+
+
+def _resumed(folder: Path, model: Path | None, data: Path | None, every: float, progress: bool | None) -> "Fit":
+    import isvi
+    from isvi.cli.files import opened
+
+    loaded, rows = opened(folder, model, data)
+    return isvi.resume(isvi.Checkpoint(folder, every), loaded, rows, progress=progress)
+
+
+def _family(name: FamilyName) -> Any:
+    import isvi
+
+    families = {
+        FamilyName.MEAN_FIELD: isvi.MeanField,
+        FamilyName.BLOCK: isvi.Block,
+        FamilyName.FULL_RANK: isvi.FullRank,
+    }
+    return families[name]()
+
+
+def _algorithm(name: AlgorithmName) -> Any:
+    import isvi
+
+    return getattr(isvi, "Auto" if name is AlgorithmName.AUTO else name.value.upper())()
+
+
+def _show(result: "Fit", folder: Path, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(described(result, folder)))
+    else:
+        typer.echo(result.summary())
+        typer.echo(f"saved in {folder}: isvi summary {folder}, isvi diagnose {folder}")
+        if result.status.kind == "interrupted":
+            typer.echo(f"go on with it: isvi fit --resume {folder}")
+
+
+def described(result: "Fit", folder: Path) -> dict[str, Any]:
+    """A fit as plain JSON."""
+    summary = result.summary()
+    return {
+        "folder": str(folder),
+        "status": result.status.kind,
+        "message": result.status.message,
+        "gradients": result.gradients,
+        "steps": result.steps,
+        "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
+        "posterior": {name: summary[name] for name in summary.names},
+    }
