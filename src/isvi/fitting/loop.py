@@ -86,10 +86,15 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
 
 
 def start_loop(method: Method, params: object, dataset: Data, key: PRNGKeyArray) -> LoopState:
-    """The state before the first step."""
-    _, schedule_key = run_keys(key)
-    schedule = Schedule.start(schedule_key, dataset.num_batches, dataset.windows)
-    return LoopState(method.init(params), schedule, Tally.empty())
+    """The state before the first step. Compiled as one program: dozens of small ones would take seconds."""
+
+    @jax.jit
+    def start(params: object) -> LoopState:
+        _, schedule_key = run_keys(key)
+        schedule = Schedule.start(schedule_key, dataset.num_batches, dataset.windows)
+        return LoopState(method.init(params), schedule, Tally.empty())
+
+    return start(params)
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -61,7 +62,7 @@ class Setup:
     optimizer: optax.GradientTransformation | None
     budget: int
 
-    @property
+    @cached_property
     def keys(self) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
         """For the jitter of the start, for trying it out, and for the run."""
         jitter_key, start_key, run_key = jax.random.split(jax.random.key(self.options.seed), 3)
@@ -183,14 +184,20 @@ def _start(
         ConfigurationError,
         f"initial names {unknown}, which the model does not have; its latents are {sorted(model.latents)}.",
     )
-    keys = jax.random.split(key, len(model.latents))
-    values = {
-        name: _initial_value(one_key, name, latent, given.get(name))
-        for one_key, (name, latent) in zip(keys, model.latents.items(), strict=True)
-    }
-    location = approximation.coordinates.encode(values)
+    given = {name: np.asarray(value, jnp.result_type(float)) for name, value in given.items()}
+
+    @jax.jit
+    def located(key: PRNGKeyArray, given: dict[str, Array]) -> Array:
+        keys = jax.random.split(key, len(model.latents))
+        values = {
+            name: _initial_value(one_key, name, latent, given.get(name))
+            for one_key, (name, latent) in zip(keys, model.latents.items(), strict=True)
+        }
+        return approximation.coordinates.encode(values)
+
+    location = np.asarray(located(key, given))
     require(
-        bool(jnp.all(jnp.isfinite(location))),
+        bool(np.isfinite(location).all()),
         ConfigurationError,
         "initial values must lie strictly inside the latents' supports; these do not: "
         + ", ".join(
@@ -198,22 +205,21 @@ def _start(
                 {
                     entry.name
                     for entry in approximation.coordinates.entries
-                    if not jnp.all(jnp.isfinite(location[entry.start : entry.stop]))
+                    if not np.isfinite(location[entry.start : entry.stop]).all()
                 }
             )
         ),
     )
-    return approximation.init(location, jnp.full_like(location, initial_scale))
+    return jax.jit(approximation.init)(location, np.full_like(location, initial_scale))
 
 
-def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Any) -> Array:
+def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Array | None) -> Array:
     if given is None:
         # Not exactly 0: components of a mixture that start alike would stay alike.
         return latent.transform(0.01 * jax.random.normal(key, latent.unconstrained_shape))
-    value = jnp.asarray(given, jnp.result_type(float))
     require(
-        jnp.broadcast_shapes(value.shape, latent.shape) == latent.shape,
+        jnp.broadcast_shapes(given.shape, latent.shape) == latent.shape,
         ConfigurationError,
-        f"initial[{name!r}] must have shape {latent.shape}; got {value.shape}.",
+        f"initial[{name!r}] must have shape {latent.shape}; got {given.shape}.",
     )
-    return jnp.broadcast_to(value, latent.shape)
+    return jnp.broadcast_to(given, latent.shape)
