@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.data import Schedule
+from isvi.data.schedule import Windows, epoch_order
 
 KEY = jax.random.key(3)
 NUM_BATCHES = 7
@@ -39,3 +40,43 @@ def test_stopping_in_between_changes_nothing():
     stopped, first = visits(start, np.ones(9, bool))
     _, second = visits(jax.device_put(jax.device_get(stopped)), np.ones(11, bool))
     np.testing.assert_array_equal(np.concatenate([first, second]), straight)
+
+
+WINDOWS = Windows(length=4, has_rest=True, in_order=False)
+"""Of 23 mini-batches: five windows of four, one of two, and the rest."""
+
+
+def epochs_of(windows: Windows, count: int = 4) -> list[list[int]]:
+    return [np.asarray(epoch_order(KEY, jnp.int32(epoch), 23, windows)).tolist() for epoch in range(count)]
+
+
+def test_windows_are_visited_one_after_the_other_in_new_orders():
+    epochs = epochs_of(WINDOWS)
+    visits = []
+    for order in epochs:
+        assert sorted(order) == list(range(23))
+        windows = [index // 4 for index in order if index != 22]
+        visits.append([window for i, window in enumerate(windows) if i == 0 or windows[i - 1] != window])
+        assert sorted(visits[-1]) == [0, 1, 2, 3, 4, 5]
+    assert len({tuple(order) for order in epochs}) == 4
+    assert len({tuple(order) for order in visits}) == 4
+    assert len({order.index(22) for order in epochs}) > 1
+    within = {tuple(index for index in order if index // 4 == 2) for order in epochs}
+    assert len(within) > 1
+
+
+def test_a_loader_is_visited_from_its_beginning_to_its_end():
+    for order in epochs_of(WINDOWS._replace(in_order=True)):
+        windows = [index // 4 for index in order if index != 22]
+        assert windows == sorted(windows)
+        assert order != sorted(order)
+
+
+def test_windows_advance_like_any_schedule():
+    schedule = Schedule.start(KEY, 23, WINDOWS)
+    advance = jax.jit(lambda schedule: schedule.advance(KEY, jnp.array(True), WINDOWS))
+    seen = []
+    for _ in range(46):
+        seen.append(int(schedule.next_index))
+        schedule = advance(schedule)
+    assert [seen[:23], seen[23:]] == epochs_of(WINDOWS, 2)

@@ -110,7 +110,8 @@ def _in_jax_precision(array: np.ndarray, name: str) -> np.ndarray:
             f"{name} holds integers outside the range of {dtype}. Rescale them, or enable 64 bits with "
             "jax.config.update('jax_enable_x64', True).",
         )
-    cast = array.astype(dtype)
+    with np.errstate(over="ignore"):  # told below, in more words
+        cast = array.astype(dtype)
     if array.dtype.kind == "f" and not np.isfinite(cast).all():
         raise DataError(
             f"{name} holds values too large for {dtype} (largest magnitude {np.abs(array).max():.3g}). Rescale "

@@ -17,6 +17,9 @@ from isvi.data.source import ROWS_AT_ONCE, WINDOW_BYTES, Source, checked_window_
 BUFFER_BYTES = 1 << 18
 """Read ahead per column. Without it the whole row group would be in memory, which may be gigabytes."""
 
+CACHED_BYTES = 1 << 19
+"""What columns are put side by side in."""
+
 
 class File(NamedTuple):
     """An opened file's description; the file itself is opened for every read."""
@@ -84,13 +87,14 @@ class Parquet(Source):
                 if first < last:
                     # Row groups have no index: what comes before is read and dropped.
                     begin = first_row + done - batch.num_rows + first
-                    yield self._converted(batch.slice(first, last - first), file.path, begin)
+                    yield from self._converted(batch.slice(first, last - first), file.path, begin)
                 if done >= stop:
                     return
         raise DataError(f"{file.path} ends after {done} rows of row group {row_group}, which should have more.")
 
-    def _converted(self, batch: Any, path: Path, first_row: int) -> dict[str, np.ndarray]:
-        """A record batch as arrays, checked."""
+    def _converted(self, batch: Any, path: Path, first_row: int) -> Iterator[dict[str, np.ndarray]]:
+        """A record batch as arrays, checked, a few rows at a time: what is written stays in the processor's cache."""
+        columns = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if column.null_count:
                 row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
@@ -98,32 +102,30 @@ class Parquet(Source):
                     f"column {name!r} of {path} is null at row {row}, and {column.null_count} time(s) in the rows that "
                     "were read with it. Drop or impute these rows before fitting."
                 )
-        rows = {}
-        for name, chosen in self._columns.items():
-            listed = [chosen] if isinstance(chosen, str) else list(chosen)
-            array = _side_by_side(batch, listed, self._dtype(chosen))
-            rows[name] = _checked(array, listed, path, first_row)
-            if isinstance(chosen, str):
-                rows[name] = rows[name][:, 0]
-        return rows
+            columns[name] = column.to_numpy(zero_copy_only=False)
+        step = max(64, CACHED_BYTES // self.row_bytes)
+        for start in range(0, batch.num_rows, step):
+            few = {name: column[start : start + step] for name, column in columns.items()}
+            yield {
+                name: _checked(few[chosen][:, None], [chosen], path, first_row + start)[:, 0]
+                if isinstance(chosen, str)
+                else _checked(_side_by_side(few, chosen, self._dtype(chosen)), chosen, path, first_row + start)
+                for name, chosen in self._columns.items()
+            }
 
     def _dtype(self, chosen: str | Sequence[str]) -> np.dtype:
         listed = [chosen] if isinstance(chosen, str) else chosen
         return np.result_type(*(self._types[name] for name in listed))
 
 
-def _side_by_side(batch: Any, names: list[str], dtype: np.dtype) -> np.ndarray:
-    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
-    array = np.empty((batch.num_rows, len(names)), dtype)
-    # A few rows at a time, so that what is written to stays in the cache.
-    step = max(64, 500_000 // array.strides[0])
-    for start in range(0, len(array), step):
-        for place, column in enumerate(columns):
-            array[start : start + step, place] = column[start : start + step]
+def _side_by_side(columns: Mapping[str, np.ndarray], names: Sequence[str], dtype: np.dtype) -> np.ndarray:
+    array = np.empty((len(columns[names[0]]), len(names)), dtype)
+    for place, name in enumerate(names):
+        array[:, place] = columns[name]
     return array
 
 
-def _checked(array: np.ndarray, names: list[str], path: Path, first_row: int) -> np.ndarray:
+def _checked(array: np.ndarray, names: Sequence[str], path: Path, first_row: int) -> np.ndarray:
     """All columns at once; one by one, to name the right one, if something is wrong."""
     try:
         return checked_values(array, str(path), first_row)

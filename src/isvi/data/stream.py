@@ -25,6 +25,9 @@ from isvi.data.source import Source
 LEAST_BATCHES = 4
 """Mini-batches in a window, at least."""
 
+ALIGNMENT = 64
+"""Bytes to whose multiples XLA aligns its arrays."""
+
 
 class Stream:
     """A source cut into mini-batches, of which one window at a time is in memory.
@@ -134,7 +137,10 @@ class Stream:
             first = self._rest_rows + number * length
             last = min(first + length, self.size)
             rows = self._rows(first, last, number, length, stop)
-            full = jax.tree.map(lambda a: jnp.asarray(a.reshape(-1, self.batch_size, *a.shape[1:])), rows)
+            # The arrays are not written to any more: JAX need not copy them.
+            full = jax.tree.map(
+                lambda a: jax.device_put(a.reshape(-1, self.batch_size, *a.shape[1:]), may_alias=True), rows
+            )
             offset = None if self.windows is None else jnp.int32(number * self._length)
             return Dataset(full, self._rest, self.size, self.batch_size, offset, self.windows)
 
@@ -143,7 +149,7 @@ class Stream:
         places = np.arange(last - first)
         if self._seed is not None and number is not None:
             places = np.random.default_rng((self._seed, number + 1)).permutation(places)
-        arrays = jax.tree.map(lambda spec: np.zeros((length, *spec.shape), spec.dtype), self._layout)
+        arrays = jax.tree.map(lambda spec: _aligned((length, *spec.shape), spec.dtype), self._layout)
         leaves, done = jax.tree.leaves(arrays), 0
         for chunk in self._chunks(first, last):
             if stop.is_set():
@@ -166,6 +172,14 @@ class Stream:
             if until > first:
                 yield from self.source.chunks(block, first - begin, until - begin)
             first, position = until, position + 1
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Zeros, beginning where JAX can use them without copying them on a CPU."""
+    num_bytes = int(np.prod(shape)) * dtype.itemsize
+    room = np.zeros(num_bytes + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    return room[start : start + num_bytes].view(dtype).reshape(shape)
 
 
 def _window_length(source: Source, batch_size: int) -> int:
