@@ -58,6 +58,7 @@ def test_everything_comes_back(fit, tmp_path):
         pytest.param(isvi.simplex(3), lambda z: jnp.log(z).sum(), isvi.Dirichlet(), marks=pytest.mark.slow),
         (isvi.real(2), lambda z: norm.logpdf(z).sum(), isvi.StudentT(df=4.0)),
         (isvi.real(2), lambda z: norm.logpdf(z).sum(), isvi.FullRank()),
+        (isvi.real(2), lambda z: norm.logpdf(z).sum(), isvi.LowRank(1)),
     ],
     ids=lambda value: type(value).__name__ if not callable(value) else "",
 )

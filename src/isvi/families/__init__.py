@@ -7,6 +7,7 @@ from isvi.families.dirichlet import Beta, Dirichlet
 from isvi.families.gamma import Gamma
 from isvi.families.gaussian import MeanField
 from isvi.families.log_normal import LogNormal
+from isvi.families.low_rank import LowRank
 from isvi.families.student_t import StudentT
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "FullRank",
     "Gamma",
     "LogNormal",
+    "LowRank",
     "MeanField",
     "Plan",
     "StudentT",

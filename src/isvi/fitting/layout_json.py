@@ -17,6 +17,7 @@ from isvi.families.dirichlet import BetaFactors, DirichletFactors
 from isvi.families.gamma import GammaFactors
 from isvi.families.gaussian import DiagonalGaussian
 from isvi.families.log_normal import LogNormalFactors
+from isvi.families.low_rank import LowRankGaussian
 from isvi.families.student_t import StudentTFactors
 
 CONSTRAINTS: dict[str, type[Constraint]] = {
@@ -28,7 +29,7 @@ FACTORS: dict[str, type[Factors]] = {
     kind.__name__: kind
     for kind in (
         *(BetaFactors, DiagonalGaussian, DirichletFactors, GammaFactors, GaussianBlocks),
-        *(LogNormalFactors, StudentTFactors),
+        *(LogNormalFactors, LowRankGaussian, StudentTFactors),
     )
 }
 

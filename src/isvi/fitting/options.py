@@ -7,7 +7,7 @@ from typing import Any
 from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, Auto, FixedSteps, Random
 from isvi.core.errors import CheckpointError
 from isvi.estimators import Reparameterization, ScoreFunction
-from isvi.families import Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, MeanField, StudentT
+from isvi.families import Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT
 
 KINDS: dict[str, type] = {
     kind.__name__: kind
@@ -15,7 +15,7 @@ KINDS: dict[str, type] = {
         *(ISAG, ISGD, SAG, SGD, SRA, Auto),
         *(Adaptive, FixedSteps, Random),
         *(Reparameterization, ScoreFunction),
-        *(Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, MeanField, StudentT),
+        *(Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT),
     )
 }
 
