@@ -31,6 +31,7 @@ from isvi.fitting import ElboEstimate, Fit, History, Status, fit
 from isvi.frontends import from_gradient, from_numpyro, from_pymc, from_stan
 from isvi.memory import Record
 from isvi.model import Model, Target
+from isvi.optim import bound_kl, natural_gradient, scale_by_fisher
 
 __version__ = version("isvi")
 
@@ -74,6 +75,7 @@ __all__ = [
     "StudentT",
     "Target",
     "approximate",
+    "bound_kl",
     "build",
     "constrained",
     "fit",
@@ -82,9 +84,11 @@ __all__ = [
     "from_pymc",
     "from_stan",
     "interval",
+    "natural_gradient",
     "ordered",
     "positive",
     "real",
+    "scale_by_fisher",
     "simplex",
     "unit_interval",
 ]
