@@ -19,9 +19,9 @@ from jax.scipy.stats import norm
 
 import isvi
 
-BUDGETS = (300, 1_000, 3_000)
-RATES = {"Adam": (0.003, 0.01, 0.03, 0.1), "natural": (0.003, 0.01, 0.03, 0.1, 0.3)}
-SEEDS = 5
+BUDGETS = (300, 2_000)
+RATES = {"Adam": (0.01, 0.03, 0.1), "natural": (0.01, 0.03, 0.1)}
+SEEDS = 3
 
 
 @dataclass(frozen=True)

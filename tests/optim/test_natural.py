@@ -83,7 +83,7 @@ def test_exact_steps_converge_to_a_conjugate_target_from_anywhere(case, x64):
 
 
 @ALL
-@pytest.mark.parametrize(("max_kl", "most"), [(1e-4, 1.02), (0.1, 1.4)])
+@pytest.mark.parametrize(("max_kl", "most"), [(1e-4, 1.02), (0.1, 1.5)])
 def test_no_step_is_longer_than_the_bound(case, max_kl, most, x64):
     """The KL is bounded to second order. Every factor by itself: the others are held."""
     params, _ = members(case)

@@ -3,7 +3,7 @@
 A natural gradient is F^{-1} g with F the Fisher information of q: the direction in which the ELBO rises fastest per nat
 of change of q, whatever q's parameters are. Both transformations here need to know which approximation the parameters
 belong to. ``isvi.fit`` and ``isvi.build`` tell every optimizer, by optax's way for extra arguments, so that these can
-stand anywhere in an ``optax.chain``; in a loop of your own write ``update(gradient, state, params, approximation=...)``.
+stand anywhere in an ``optax.chain``; a loop of your own calls ``update(gradient, state, params, approximation=...)``.
 """
 
 from typing import Any

@@ -1,0 +1,198 @@
+"""Model gradients until a Gaussian with full covariance has its means right, on the reference posteriors.
+
+isvi's default with ``FullRank``, batch and match, and Pathfinder. A gradient is of one mini-batch, as ``isvi.fit`` forms
+them (up to 1,000 rows); one of all rows counts as many. Right is within 0.1 reference standard deviations for the worst
+parameter, from then on. Run with ``python -m benchmarks.full_rank --data <reference posteriors>``.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import isvi
+from benchmarks.batch_and_match import Gaussian, rounds
+from benchmarks.posteriordb.reference import Posterior, find
+
+GOOD = 0.1
+BUDGET = 4_000
+BATCHES = (4, 16, 64)
+"""Draws per round of batch and match; the best of them is shown too."""
+CHECK_EVERY = 10
+PATHFINDER_ITERATIONS = 100
+NOISE = np.random.default_rng(0).normal(size=(2_000, 64))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A posterior in unconstrained coordinates."""
+
+    posterior: Posterior
+    approximation: isvi.Approximation
+    target: isvi.Target
+    dataset: isvi.Dataset
+    start: np.ndarray
+
+    @classmethod
+    def of(cls, posterior: Posterior, seed: int) -> "Setting":
+        problem = posterior.problem
+        approximation = isvi.approximate(isvi.FullRank(), problem.model.latents)
+        rows = None if problem.rows is None else min(1_000, len(next(iter(problem.rows.values()))))
+        return cls(
+            posterior,
+            approximation,
+            isvi.Target(problem.model, approximation.coordinates),
+            isvi.Dataset.from_arrays(problem.rows, rows, shuffle_seed=seed),
+            0.01 * np.random.default_rng(seed).normal(size=approximation.dim),
+        )
+
+    def error(self, q: Gaussian) -> float:
+        """Of the worst parameter's mean, in reference standard deviations; mirrored draws, the same for all."""
+        noise = NOISE[:, : len(q.mean)] @ np.linalg.cholesky(q.covariance).T
+        draws = jnp.asarray(np.concatenate([q.mean + noise, q.mean - noise]), jnp.float32)
+        values = {name: np.asarray(value, float) for name, value in self._constrain(draws).items()}
+        report = self.posterior.problem.model.report
+        mean = self.posterior.pick(values if report is None else report(values)).mean(axis=0)
+        return float(np.max(np.abs(mean - self.posterior.mean) / self.posterior.sd))
+
+    def _constrain(self, draws: jax.Array) -> dict[str, jax.Array]:
+        return self.approximation.coordinates.constrain(draws)
+
+
+Trace = list[tuple[int, float]]
+"""(gradients, error) along a run."""
+
+
+def gradients_until_good(trace: Trace) -> float:
+    """From where on all errors are small; infinite if the last one is not."""
+    needed = np.inf
+    for gradients, error in reversed(trace):
+        if not error < GOOD:
+            break
+        needed = gradients
+    return needed
+
+
+def run_isvi(setting: Setting, seed: int) -> Trace:
+    estimator = isvi.Reparameterization(num_samples=2, antithetic=True)
+    bound = estimator.bind(setting.target, setting.approximation)
+    method = isvi.build(bound, isvi.Auto(), optax.sgd(1.0), setting.dataset)  # Auto's gradient is the step itself
+    dataset, key = setting.dataset, jax.random.key(seed)
+
+    @jax.jit
+    def some_steps(state: isvi.State, dataset: isvi.Dataset) -> isvi.State:
+        def step(_: int, state: isvi.State) -> isvi.State:
+            batch = dataset.batch(state.steps % dataset.num_batches)
+            moved, _ = method.step(jax.random.fold_in(key, state.steps), state, batch)
+            done = method.converged(state) | method.gave_up(state)
+            return jax.tree.map(lambda old, new: jnp.where(done, old, new), state, moved)
+
+        return jax.lax.fori_loop(0, CHECK_EVERY // 2, step, state)
+
+    location = jnp.asarray(setting.start, jnp.float32)
+    state, trace, gradients = method.init(setting.approximation.init(location, jnp.full_like(location, 0.001))), [], -1
+    while gradients < int(state.gradients) < BUDGET:
+        gradients = int(state.gradients)
+        state = some_steps(state, dataset)
+        params = state.params
+        cholesky = np.asarray(params.cholesky[0], float) if hasattr(params, "cholesky") else None
+        covariance = np.diag(np.exp(2 * params.log_scale)) if cholesky is None else cholesky @ cholesky.T
+        trace.append((int(state.gradients), setting.error(Gaussian(np.asarray(params.loc, float), covariance))))
+    return trace
+
+
+def run_batch_and_match(setting: Setting, seed: int, batch: int) -> Trace:
+    per_draw = setting.dataset.num_batches
+    with jax.enable_x64(True):
+        dataset = jax.tree.map(jnp.asarray, setting.dataset)
+        gradient = jax.jit(jax.grad(lambda draws: setting.target.exact_values(draws, dataset).sum()))
+        start = Gaussian(setting.start, np.eye(len(setting.start)))
+        trace: Trace = []
+        every = max(1, CHECK_EVERY // (batch * per_draw))
+        scores = lambda draws: np.asarray(gradient(jnp.asarray(draws)))  # noqa: E731
+        for number, q in enumerate(_finite(rounds(scores, start, batch, np.random.default_rng(seed))), start=1):
+            gradients = number * batch * per_draw
+            if gradients > BUDGET:
+                break
+            if number % every == 0:
+                trace.append((gradients, setting.error(q)))
+        else:
+            trace.append((BUDGET, np.inf))
+    return trace
+
+
+def _finite(sequence: Iterator[Gaussian]) -> Iterator[Gaussian]:
+    """Until something is not a finite number, or no covariance."""
+    try:
+        for q in sequence:
+            if not (np.all(np.isfinite(q.mean)) and np.all(np.isfinite(q.covariance))):
+                return
+            yield q
+    except np.linalg.LinAlgError:
+        return
+
+
+def run_pathfinder(setting: Setting, seed: int) -> Trace:
+    """BlackJAX's; an iteration counts as one gradient of all rows, its line search and draws as none. Of the Gaussians so
+    far, the one with the best ELBO."""
+    from blackjax.vi import pathfinder
+
+    with jax.enable_x64(True):
+        dataset = jax.tree.map(jnp.asarray, setting.dataset)
+        path = jax.jit(
+            lambda key: (
+                pathfinder.approximate(
+                    key,
+                    lambda z: setting.target.exact_values(z[None], dataset)[0],
+                    jnp.asarray(setting.start),
+                    20,
+                    maxiter=PATHFINDER_ITERATIONS,
+                    ftol=1e-10,
+                )[1].path
+            )
+        )(jax.random.key(seed))
+        path = jax.device_get(path)
+    trace, best = [], -np.inf
+    for index in range(int(np.sum(np.isfinite(path.elbo)))):
+        if path.elbo[index] < best:
+            continue
+        best = path.elbo[index]
+        covariance = np.diag(path.alpha[index]) + path.beta[index] @ path.gamma[index] @ path.beta[index].T
+        mean = path.position[index] - covariance @ path.grad_position[index]
+        try:
+            error = setting.error(Gaussian(mean, covariance))
+        except np.linalg.LinAlgError:
+            error = np.inf
+        trace.append(((index + 1) * setting.dataset.num_batches, error))
+    return trace
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--only")
+    options.add_argument("--seeds", type=int, default=3)
+    chosen = options.parse_args()
+    methods = {"isvi FullRank": run_isvi}
+    methods |= {f"batch and match, {b}": lambda s, seed, b=b: run_batch_and_match(s, seed, b) for b in BATCHES}
+    methods |= {"Pathfinder": run_pathfinder}
+    print("| posterior | entries | " + " | ".join(methods) + " |")
+    print("| --- | --- |" + " --- |" * len(methods))
+    for posterior in find(chosen.data, chosen.only):
+        cells = []
+        for run in methods.values():
+            traces = [run(Setting.of(posterior, seed), seed) for seed in range(chosen.seeds)]
+            needed = np.median([gradients_until_good(trace) for trace in traces])
+            final = np.median([trace[-1][1] if trace else np.inf for trace in traces])
+            cells.append(f"{needed:.0f} ({final:.2f})")
+        dim = Setting.of(posterior, 0).approximation.dim
+        print(f"| {posterior.name} | {dim} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
