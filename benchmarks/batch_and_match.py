@@ -2,7 +2,8 @@
 
 In place of the ELBO it lowers a divergence between scores, E_q |grad log q - grad log p|^2 in the metric of q's
 covariance. From a batch of draws z_b of the present q with scores g_b of the target, and with their means and
-covariances (z, C) and (g, G), each round minimises its estimate plus 2/rate times KL(present q || new q), in closed form:
+covariances (z, C) and (g, G), each round minimises its estimate plus 2/rate times KL(present q || new q), in closed
+form:
 
     U = rate G + rate/(1 + rate) g g'
     V = S + rate C + rate/(1 + rate) (m - z)(m - z)'

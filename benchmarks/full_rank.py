@@ -1,8 +1,8 @@
 """Model gradients until a Gaussian with full covariance has its means right, on the reference posteriors.
 
-isvi's default with ``FullRank``, batch and match, and Pathfinder. A gradient is of one mini-batch, as ``isvi.fit`` forms
-them (up to 1,000 rows); one of all rows counts as many. Right is within 0.1 reference standard deviations for the worst
-parameter, from then on. Run with ``python -m benchmarks.full_rank --data <reference posteriors>``.
+isvi's default with ``FullRank``, batch and match, and Pathfinder. A gradient is of one mini-batch, as ``isvi.fit``
+forms them (up to 1,000 rows); one of all rows counts as many. Right is within 0.1 reference standard deviations for
+the worst parameter, from then on. Run with ``python -m benchmarks.full_rank --data <reference posteriors>``.
 """
 
 import argparse
@@ -138,8 +138,8 @@ def _finite(sequence: Iterator[Gaussian]) -> Iterator[Gaussian]:
 
 
 def run_pathfinder(setting: Setting, seed: int) -> Trace:
-    """BlackJAX's; an iteration counts as one gradient of all rows, its line search and draws as none. Of the Gaussians so
-    far, the one with the best ELBO."""
+    """BlackJAX's; an iteration counts as one gradient of all rows, its line search and draws as none. Of the Gaussians
+    so far, the one with the best ELBO."""
     from blackjax.vi import pathfinder
 
     with jax.enable_x64(True):

@@ -29,11 +29,12 @@ from scipy.special import expit
 from reproduce.plotting import BLACK, BLUE, GREEN, ORANGE, PAGE, RED, panels, save
 
 DIMENSIONS = (1, 2, 5, 10, 25, 50, 100, 250, 500)
-DIVERGENCES = (0.01, 0.1, 0.5)
+DIVERGENCES = (0.01, 0.1, 0.5, 2.0)
 DRAWS = 10
-REPEATS = 400
+REPEATS = 300
 EXACT_DRAWS = 40_000
 RESULTS = Path(__file__).parent / "results"
+HEADING = "## Tables"
 STYLES = {
     "exact": (BLUE, "o", "exact weights"),
     "normalised": (ORANGE, "s", "self-normalised weights"),
@@ -105,7 +106,8 @@ def moved(dim: int, divergence: float, rng: np.random.Generator) -> Gradient:
         volume = 2 * np.sum(np.log(np.diag(lower)))
         return 0.5 * (np.sum(lower**2) + step**2 * location @ location - dim - volume) - divergence
 
-    step = brentq(excess, 0, min(3.0, 0.99 / np.abs(np.diag(factor)).max()))
+    shrinking = -np.diag(factor).min()  # the factor's diagonal must stay positive
+    step = brentq(excess, 0, 0.9999 / shrinking if shrinking > 0.01 else 50.0)
     return step * location, np.eye(dim) + step * factor
 
 
@@ -212,6 +214,14 @@ def steps_table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def write_tables(rows: list[dict]) -> None:
+    """Below the heading; what was concluded stands above it, written by hand."""
+    page = RESULTS / "reuse_by_dimension.md"
+    above = page.read_text().split(HEADING)[0] if page.exists() else ""
+    steps = "### KL of one natural step, logistic target, ten new draws in the plain form"
+    page.write_text(f"{above}{HEADING}\n\n{table(rows)}\n{steps}\n\n{steps_table(rows)}\n")
+
+
 def draw(rows: list[dict]) -> None:
     targets = list(dict.fromkeys(row["target"] for row in rows))
     figure, axes = panels(len(targets), len(DIVERGENCES), PAGE, 3.9, sharex=True, sharey=True)
@@ -260,8 +270,7 @@ def main() -> None:
             {key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()} for row in rows
         )
     draw(rows)
-    print(table(rows))
-    print(steps_table(rows))
+    write_tables(rows)
 
 
 if __name__ == "__main__":
