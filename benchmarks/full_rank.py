@@ -6,8 +6,9 @@ the worst parameter, from then on. Run with ``python -m benchmarks.full_rank --d
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import jax
@@ -21,7 +22,7 @@ from benchmarks.posteriordb.reference import Posterior, find
 
 GOOD = 0.1
 BUDGET = 3_000
-BATCHES = (4, 16)
+BATCH = 16
 """Draws per round of batch and match."""
 CHECK_EVERY = 20
 PATHFINDER_ITERATIONS = 100
@@ -55,13 +56,14 @@ class Setting:
         """Of the worst parameter's mean, in reference standard deviations; mirrored draws, the same for all."""
         noise = NOISE[:, : len(q.mean)] @ np.linalg.cholesky(q.covariance).T
         draws = jnp.asarray(np.concatenate([q.mean + noise, q.mean - noise]), jnp.float32)
-        values = {name: np.asarray(value, float) for name, value in self._constrain(draws).items()}
+        values = {name: np.asarray(value, float) for name, value in self.constrain(draws).items()}
         report = self.posterior.problem.model.report
         mean = self.posterior.pick(values if report is None else report(values)).mean(axis=0)
         return float(np.max(np.abs(mean - self.posterior.mean) / self.posterior.sd))
 
-    def _constrain(self, draws: jax.Array) -> dict[str, jax.Array]:
-        return self.approximation.coordinates.constrain(draws)
+    @cached_property
+    def constrain(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
+        return jax.jit(self.approximation.coordinates.constrain)
 
 
 Trace = list[tuple[int, float]]
@@ -106,24 +108,26 @@ def run_isvi(setting: Setting, seed: int) -> Trace:
     return trace
 
 
-def run_batch_and_match(setting: Setting, seed: int, batch: int) -> Trace:
+def run_batch_and_match(setting: Setting, seed: int, constant: bool, warm: bool) -> Trace:
+    """From a standard Gaussian, or from Pathfinder's last Gaussian, whose gradients are counted."""
     per_draw = setting.dataset.num_batches
+    start, spent = Gaussian(setting.start, np.eye(len(setting.start))), 0
+    if warm:
+        spent, start = pathfinder_path(setting, seed)[-1]
     with jax.enable_x64(True):
         dataset = jax.tree.map(jnp.asarray, setting.dataset)
         gradient = jax.jit(jax.grad(lambda draws: setting.target.exact_values(draws, dataset).sum()))
-        start = Gaussian(setting.start, np.eye(len(setting.start)))
+
+        def scores(draws: np.ndarray) -> np.ndarray:
+            return np.asarray(gradient(jnp.asarray(draws)))
+
         trace: Trace = []
-        every = max(1, CHECK_EVERY // (batch * per_draw))
-        scores = lambda draws: np.asarray(gradient(jnp.asarray(draws)))  # noqa: E731
-        for number, q in enumerate(_finite(rounds(scores, start, batch, np.random.default_rng(seed))), start=1):
-            gradients = number * batch * per_draw
-            if gradients > BUDGET:
-                break
-            if number % every == 0:
-                trace.append((gradients, setting.error(q)))
-        else:
-            trace.append((BUDGET, np.inf))
-    return trace
+        for q in _finite(rounds(scores, start, BATCH, np.random.default_rng(seed), constant)):
+            spent += BATCH * per_draw
+            if spent > BUDGET:
+                return trace
+            trace.append((spent, setting.error(q)))
+    return [*trace, (BUDGET, np.inf)]
 
 
 def _finite(sequence: Iterator[Gaussian]) -> Iterator[Gaussian]:
@@ -137,9 +141,9 @@ def _finite(sequence: Iterator[Gaussian]) -> Iterator[Gaussian]:
         return
 
 
-def run_pathfinder(setting: Setting, seed: int) -> Trace:
+def pathfinder_path(setting: Setting, seed: int) -> list[tuple[int, Gaussian]]:
     """BlackJAX's; an iteration counts as one gradient of all rows, its line search and draws as none. Of the Gaussians
-    so far, the one with the best ELBO."""
+    so far, always the one with the best ELBO."""
     from blackjax.vi import pathfinder
 
     with jax.enable_x64(True):
@@ -157,19 +161,29 @@ def run_pathfinder(setting: Setting, seed: int) -> Trace:
             )
         )(jax.random.key(seed))
         path = jax.device_get(path)
-    trace, best = [], -np.inf
+    found, best = [], -np.inf
     for index in range(int(np.sum(np.isfinite(path.elbo)))):
-        if path.elbo[index] < best:
+        covariance = np.diag(path.alpha[index]) + path.beta[index] @ path.gamma[index] @ path.beta[index].T
+        if path.elbo[index] < best or np.linalg.eigvalsh(covariance).min() <= 0:
             continue
         best = path.elbo[index]
-        covariance = np.diag(path.alpha[index]) + path.beta[index] @ path.gamma[index] @ path.beta[index].T
         mean = path.position[index] - covariance @ path.grad_position[index]
-        try:
-            error = setting.error(Gaussian(mean, covariance))
-        except np.linalg.LinAlgError:
-            error = np.inf
-        trace.append(((index + 1) * setting.dataset.num_batches, error))
-    return trace
+        found.append(((index + 1) * setting.dataset.num_batches, Gaussian(mean, covariance)))
+    return found
+
+
+def run_pathfinder(setting: Setting, seed: int) -> Trace:
+    return [(gradients, setting.error(q)) for gradients, q in pathfinder_path(setting, seed)]
+
+
+METHODS = {
+    "isvi FullRank": run_isvi,
+    "batch and match": partial(run_batch_and_match, constant=False, warm=False),
+    "constant rate": partial(run_batch_and_match, constant=True, warm=False),
+    "from Pathfinder": partial(run_batch_and_match, constant=False, warm=True),
+    "from Pathfinder, constant rate": partial(run_batch_and_match, constant=True, warm=True),
+    "Pathfinder": run_pathfinder,
+}
 
 
 def main() -> None:
@@ -178,18 +192,15 @@ def main() -> None:
     options.add_argument("--only")
     options.add_argument("--seeds", type=int, default=2)
     chosen = options.parse_args()
-    methods = {"isvi FullRank": run_isvi}
-    methods |= {f"batch and match, {b}": lambda s, seed, b=b: run_batch_and_match(s, seed, b) for b in BATCHES}
-    methods |= {"Pathfinder": run_pathfinder}
-    print("| posterior | entries | " + " | ".join(methods) + " |", flush=True)
-    print("| --- | --- |" + " --- |" * len(methods))
+    print("| posterior | entries | " + " | ".join(METHODS) + " |")
+    print("| --- | --- |" + " --- |" * len(METHODS), flush=True)
     for posterior in find(chosen.data, chosen.only):
         cells = []
-        for run in methods.values():
+        for run in METHODS.values():
             traces = [run(Setting.of(posterior, seed), seed) for seed in range(chosen.seeds)]
-            needed = np.median([gradients_until_good(trace) for trace in traces])
-            final = np.median([trace[-1][1] if trace else np.inf for trace in traces])
-            cells.append(f"{needed:.0f} ({final:.2f})")
+            needed = " / ".join(f"{gradients_until_good(trace):.0f}" for trace in traces)
+            final = " / ".join(f"{trace[-1][1] if trace else np.inf:.2f}" for trace in traces)
+            cells.append(f"{needed} ({final})")
         dim = Setting.of(posterior, 0).approximation.dim
         print(f"| {posterior.name} | {dim} | " + " | ".join(cells) + " |", flush=True)
 
