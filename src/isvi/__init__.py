@@ -47,6 +47,7 @@ from isvi.fitting import (
 from isvi.frontends import from_gradient, from_numpyro, from_pymc, from_stan
 from isvi.memory import Record
 from isvi.model import Model, Target
+from isvi.optim import bound_kl, natural_gradient, scale_by_fisher
 
 __version__ = version("isvi")
 
@@ -98,6 +99,7 @@ __all__ = [
     "Target",
     "TensorBoard",
     "approximate",
+    "bound_kl",
     "build",
     "compare",
     "constrained",
@@ -108,10 +110,12 @@ __all__ = [
     "from_stan",
     "interval",
     "load",
+    "natural_gradient",
     "ordered",
     "positive",
     "real",
     "resume",
+    "scale_by_fisher",
     "simplex",
     "unit_interval",
 ]

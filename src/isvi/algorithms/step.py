@@ -101,7 +101,10 @@ def build(
 
         ascent = bound.gradient(params, memory)
         descent = jax.tree.map(jnp.negative, ascent)
-        updates, optimizer_state = optimizer.update(descent, state.optimizer, params)
+        # Optimizers in the geometry of q (isvi.optim.natural) ask for it; others do not see it.
+        updates, optimizer_state = optimizer.update(
+            descent, state.optimizer, params, approximation=estimator.approximation
+        )
         moved = optax.apply_updates(params, updates)
         stuck = ~(jnp.asarray(finite | bound.recovers) & all_finite(moved))
         params, optimizer_state = jax.tree.map(

@@ -37,8 +37,7 @@ class Approximation:
     def init(self, location: Float[Array, " dim"], scale: Float[Array, " dim"]) -> Params:
         """Parameters around a point of the flat vector."""
         starts = [(piece, location[s], scale[s]) for piece, s in self._slices()]
-        params = tuple(piece.init(centre, width) for piece, centre, width in starts)
-        return params if len(params) > 1 else params[0]
+        return self._whole([piece.init(centre, width) for piece, centre, width in starts])
 
     def draw(
         self, key: PRNGKeyArray, params: Params, num_samples: int, antithetic: bool = False
@@ -64,6 +63,22 @@ class Approximation:
 
     def entropy(self, params: Params) -> Float[Array, " factors"]:
         return _joined([piece.entropy(part) for piece, part in self._parts(params)])
+
+    def natural(self, params: Params, gradient: Params) -> Params:
+        """The natural gradient F^{-1} g, with F the Fisher information of q in its parameters."""
+        pairs = zip(self._parts(params), self._parts(gradient), strict=True)
+        return self._whole([piece.natural(part, ascent) for (piece, part), (_, ascent) in pairs])
+
+    def squared_length(self, params: Params, step: Params) -> Float[Array, " factors"]:
+        """d' F d of every factor's part d of a step: to second order, twice the KL between before and after."""
+        pairs = zip(self._parts(params), self._parts(step), strict=True)
+        return _joined([piece.squared_length(part, move) for (piece, part), (_, move) in pairs])
+
+    def scale_by_factor(self, scales: Float[Array, " factors"], step: Params) -> Params:
+        """The step, with every factor's part of it multiplied by its own number."""
+        ends = np.cumsum([piece.count for piece in self.pieces])[:-1]
+        pairs = zip(self._parts(step), jnp.split(scales, ends), strict=True)
+        return self._whole([piece.scale_by_factor(own, move) for (piece, move), own in pairs])
 
     def spread(self, factorwise: Float[Array, "... factors"]) -> Float[Array, "... dim"]:
         """Repeat a value per factor over the entries of z that belong to the factor."""
@@ -91,15 +106,19 @@ class Approximation:
 
     def match(self, location: Float[Array, " dim"], precision: Precision) -> Params:
         """The Gaussian approximation closest to one with this mean and precision."""
-        params = tuple(
-            piece.match(location[s], precision[s] if precision.ndim == 1 else precision[s, s])
-            for piece, s in self._slices()
+        return self._whole(
+            [
+                piece.match(location[s], precision[s] if precision.ndim == 1 else precision[s, s])
+                for piece, s in self._slices()
+            ]
         )
-        return params if len(params) > 1 else params[0]
 
     @property
     def symmetric(self) -> bool:
         return all(piece.symmetric for piece in self.pieces)
+
+    def _whole(self, parts: list[Params]) -> Params:
+        return tuple(parts) if len(parts) > 1 else parts[0]
 
     def _slices(self) -> list[tuple[Factors, slice]]:
         ends = list(accumulate(piece.dim for piece in self.pieces))

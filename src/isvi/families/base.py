@@ -70,6 +70,22 @@ class Factors(abc.ABC):
     def entropy(self, params: Params) -> Float[Array, " factors"]:
         """Entropy of every factor, in closed form."""
 
+    def natural(self, params: Params, gradient: Params) -> Params:
+        """The natural gradient F^{-1} g of every factor, with F the Fisher information of q_s in its parameters."""
+        raise ConfigurationError(f"Natural gradients are not known for {type(self).__name__}; use optax.adam(...).")
+
+    def squared_length(self, params: Params, step: Params) -> Float[Array, " factors"]:
+        """d' F d of every factor's part d of a step: to second order, twice the KL between before and after."""
+        raise ConfigurationError(f"The Fisher information of {type(self).__name__} is not known; use max_kl=None.")
+
+    def scale_by_factor(self, scales: Float[Array, " factors"], step: Params) -> Params:
+        """The step, with every factor's part of it multiplied by its own number."""
+        # The first axis of every parameter runs over the factors, or over their entries, factor after factor.
+        return jax.tree.map(
+            lambda leaf: (leaf.reshape(self.count, -1) * scales[:, None]).reshape(leaf.shape),
+            step,
+        )
+
     def location(self, params: Params) -> Float[Array, " dim"]:
         """The mean (Gaussian factors only)."""
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian")

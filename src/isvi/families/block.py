@@ -69,8 +69,31 @@ class GaussianBlocks(LocationScale):
         factor = jnp.tril(cholesky, -1) + jnp.log(diagonal)[:, :, None] * jnp.eye(self.size, dtype=location.dtype)
         return BlockParams(location, factor)
 
+    def natural(self, params: BlockParams, gradient: BlockParams) -> BlockParams:
+        """In terms of A with dL = L A, lower triangular, the Fisher information is diagonal: 1 below the diagonal, 2 on
+        it. Hence dL = L Phi(L' grad_L), where Phi keeps the lower triangle and halves the diagonal."""
+        cholesky, diagonal = params.cholesky, jnp.eye(self.size, dtype=params.loc.dtype)
+        scales = _diagonal_as_column(cholesky)
+        by_cholesky = jnp.tril(gradient.factor, -1) + gradient.factor / scales * diagonal
+        relative = jnp.tril(jnp.swapaxes(cholesky, 1, 2) @ by_cholesky) / (1 + diagonal)
+        whitened = jnp.einsum("bji,bj->bi", cholesky, gradient.loc.reshape(self.count, self.size))
+        loc = jnp.einsum("bij,bj->bi", cholesky, whitened).reshape(-1)
+        return BlockParams(loc, jnp.tril(cholesky @ relative, -1) + relative * diagonal)
+
+    def squared_length(self, params: BlockParams, step: BlockParams) -> Array:
+        cholesky, diagonal = params.cholesky, jnp.eye(self.size, dtype=params.loc.dtype)
+        moved = jnp.tril(step.factor, -1) + step.factor * _diagonal_as_column(cholesky) * diagonal
+        both = jnp.concatenate([moved, step.loc.reshape(self.count, self.size, 1)], axis=2)
+        relative = jax.lax.linalg.triangular_solve(cholesky, both, left_side=True, lower=True)
+        inner = relative[:, :, :-1] ** 2 * (1 + diagonal)
+        return jnp.sum(inner, axis=(1, 2)) + jnp.sum(relative[:, :, -1] ** 2, axis=1)
+
     def entropy(self, params: BlockParams) -> Array:
         return jnp.trace(params.factor, axis1=1, axis2=2) + 0.5 * self.size * np.log(2 * np.pi * np.e)
+
+
+def _diagonal_as_column(matrices: Float[Array, "blocks size size"]) -> Float[Array, "blocks size 1"]:
+    return jnp.diagonal(matrices, axis1=1, axis2=2)[:, :, None]
 
 
 def cover(sizes: Sequence[int]) -> tuple[Factors, ...]:

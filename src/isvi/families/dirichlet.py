@@ -27,6 +27,7 @@ from isvi.families.gamma import (
     tail_length,
     tail_quadrature,
 )
+from isvi.families.simplex_fisher import simplex_natural, simplex_squared_length
 
 
 def digamma_gap(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -194,6 +195,15 @@ class DirichletFactors(Factors):
     def entropy(self, params: DirichletParams) -> Array:
         return simplex_entropy(jnp.exp(self.log_concentration(params)))
 
+    def natural(self, params: DirichletParams, gradient: DirichletParams) -> DirichletParams:
+        alpha = jnp.exp(self.log_concentration(params))
+        logits, log_total = simplex_natural(alpha, self._apart(gradient.logits), gradient.log_total)
+        return DirichletParams(logits.reshape(-1), log_total)
+
+    def squared_length(self, params: DirichletParams, step: DirichletParams) -> Array:
+        alpha = jnp.exp(self.log_concentration(params))
+        return simplex_squared_length(alpha, self._apart(step.logits), step.log_total)
+
     def log_concentration(self, params: DirichletParams) -> Float[Array, "count size"]:
         """log alpha."""
         return params.log_total[:, None] + jax.nn.log_softmax(self._apart(params.logits), axis=-1)
@@ -264,6 +274,16 @@ class BetaFactors(Factors):
 
     def entropy(self, params: BetaParams) -> Array:
         return simplex_entropy(jnp.exp(params.log_concentration)) + math.log(self.width)
+
+    def natural(self, params: BetaParams, gradient: BetaParams) -> BetaParams:
+        """That of a Dirichlet of size two, whose logits differ by ``logit``."""
+        both = jnp.stack([gradient.logit, -gradient.logit], axis=-1)
+        logits, log_total = simplex_natural(jnp.exp(params.log_concentration), both, gradient.log_total)
+        return BetaParams(logits[:, 0] - logits[:, 1], log_total)
+
+    def squared_length(self, params: BetaParams, step: BetaParams) -> Array:
+        both = jnp.stack([step.logit, jnp.zeros_like(step.logit)], axis=-1)
+        return simplex_squared_length(jnp.exp(params.log_concentration), both, step.log_total)
 
     def _unit(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
         return interior((z - self.low) / self.width)

@@ -68,6 +68,12 @@ def digamma_deficit(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(large, digamma_deficit_series(jnp.where(large, x, ASYMPTOTIC)), direct)
 
 
+def concentration_information(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """x^2 (trigamma(x) - 1/x): the Fisher information of log x in Gamma(x, x / mean). Tends to 1/2 for large x."""
+    _, slope = jax.jvp(digamma_deficit, (x,), (jnp.ones_like(x),))
+    return -(x**2) * slope
+
+
 def log_below_tangent(log_ratio: Float[Array, "..."]) -> Float[Array, "..."]:
     """log r - (r - 1), from log r: how far the logarithm lies below its tangent at 1."""
     return log_ratio - jnp.expm1(log_ratio)
@@ -196,6 +202,15 @@ class GammaFactors(Factors):
 
     def path(self, params: GammaParams, z: Array) -> Array:
         return gamma_path(params.log_mean, params.log_concentration, z)
+
+    def natural(self, params: GammaParams, gradient: GammaParams) -> GammaParams:
+        """The Fisher information is diagonal: a for log mean, a^2 trigamma(a) - a for log a."""
+        a = jnp.exp(params.log_concentration)
+        return GammaParams(gradient.log_mean / a, gradient.log_concentration / concentration_information(a))
+
+    def squared_length(self, params: GammaParams, step: GammaParams) -> Array:
+        a = jnp.exp(params.log_concentration)
+        return a * step.log_mean**2 + concentration_information(a) * step.log_concentration**2
 
     def entropy(self, params: GammaParams) -> Array:
         """-E[log density], with E[log r] = -digamma_deficit(a) and E[r] = 1."""

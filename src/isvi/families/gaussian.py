@@ -49,6 +49,13 @@ class DiagonalGaussian(LocationScale):
         diagonal = precision if precision.ndim == 1 else jnp.diagonal(precision)
         return DiagonalParams(location, -0.5 * jnp.log(diagonal))
 
+    def natural(self, params: DiagonalParams, gradient: DiagonalParams) -> DiagonalParams:
+        """The Fisher information is diagonal: 1/sigma^2 for loc and 2 for log sigma."""
+        return DiagonalParams(jnp.exp(2 * params.log_scale) * gradient.loc, gradient.log_scale / 2)
+
+    def squared_length(self, params: DiagonalParams, step: DiagonalParams) -> Array:
+        return (step.loc * jnp.exp(-params.log_scale)) ** 2 + 2 * step.log_scale**2
+
     def entropy(self, params: DiagonalParams) -> Array:
         return params.log_scale + 0.5 * np.log(2 * np.pi * np.e)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import distributions
 from numpyro.distributions import constraints
@@ -38,6 +39,59 @@ def _t_path_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> 
     y, rest = 1 / (1 + square), 1 / (1 + 1 / square)
     velocity = beta_velocity(interior(y), rest, df / 2, jnp.full_like(df, 0.5))
     return noise, noise * 0.5 * (1 / df - 0.5 * velocity) * tangents[0]
+
+
+LEAST_INFORMATION = 1e-4
+"""A floor for the Fisher information of ``lightness``, which falls below it where df is above 110 or so, and at the
+other end of the range."""
+LAGUERRE_NODES = 24
+KERNEL_SERIES = (
+    7 / 12,
+    -13 / 24,
+    79 / 240,
+    -119 / 720,
+    727 / 10080,
+    -367 / 13440,
+    937 / 103680,
+    -9763 / 3628800,
+    59047 / 79833600,
+    -89609 / 479001600,
+    531439 / 12454041600,
+    -259349 / 29059430400,
+    683281 / 373621248000,
+)
+"""Taylor coefficients of ``_degrees_kernel`` at 0; to 1e-10 below 1/2."""
+
+
+def degrees_information(df: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """The Fisher information of the degrees of freedom,
+    ``(trigamma(df/2) - trigamma((df+1)/2)) / 4 - (df + 5) / (2 df (df + 1) (df + 3))``.
+
+    It falls as 3.5 / df^4 while its terms fall as 1/df, so that nothing is left of the difference in float32. As an
+    integral of exp(-df s) k(s) over s > 0, with k(s) / s^3 smooth, it is done by Gauss-Laguerre quadrature.
+    """
+    nodes, weights = np.polynomial.laguerre.laggauss(LAGUERRE_NODES)
+    s = jnp.asarray(nodes, df.dtype) / df[:, None]
+    return jnp.sum(jnp.asarray(weights * nodes**3, df.dtype) * _degrees_kernel(s), axis=1) / df**4
+
+
+def _degrees_kernel(s: Float[Array, "..."]) -> Float[Array, "..."]:
+    """k(s) / s^3 for k(s) = s / (1 + exp(-s)) - 5/6 + exp(-s) - exp(-3 s) / 6."""
+    small = s < 0.5
+    near, far = jnp.where(small, s, 0.5), jnp.where(small, 0.5, s)
+    series = jnp.polyval(jnp.asarray(KERNEL_SERIES[::-1], s.dtype), near)
+    direct = far * jax.nn.sigmoid(far) - 5 / 6 + jnp.exp(-far) - jnp.exp(-3 * far) / 6
+    return jnp.where(small, series, direct / far**3)
+
+
+class Information(NamedTuple):
+    """The Fisher information of a t: its diagonal, and its one entry off it."""
+
+    loc: Float[Array, " dim"]
+    log_scale: Float[Array, " dim"]
+    both: Float[Array, " dim"]
+    """Of log_scale and lightness."""
+    lightness: Float[Array, " dim"]
 
 
 class StudentTParams(NamedTuple):
@@ -91,6 +145,42 @@ class StudentTFactors(LocationScale):
         if self.df is None:
             noise = t_path(self.degrees(params), noise)
         return self.transform(params, noise)
+
+    def natural(self, params: StudentTParams, gradient: StudentTParams) -> StudentTParams:
+        """F^{-1} g, with the loc orthogonal to the other two. Where the tails are all but Gaussian q hardly depends
+        on ``lightness``, and a natural step in it would be without bounds: its information is raised to a floor."""
+        information = self._information(params)
+        loc = gradient.loc / information.loc
+        if gradient.lightness is None:
+            return StudentTParams(loc, gradient.log_scale / information.log_scale, None)
+        own, both = jnp.maximum(information.lightness, LEAST_INFORMATION), information.both
+        determinant = information.log_scale * own - both**2
+        return StudentTParams(
+            loc,
+            (own * gradient.log_scale - both * gradient.lightness) / determinant,
+            (information.log_scale * gradient.lightness - both * gradient.log_scale) / determinant,
+        )
+
+    def squared_length(self, params: StudentTParams, step: StudentTParams) -> Array:
+        information = self._information(params)
+        length = information.loc * step.loc**2 + information.log_scale * step.log_scale**2
+        if step.lightness is None:
+            return length
+        own = jnp.maximum(information.lightness, LEAST_INFORMATION)
+        return length + own * step.lightness**2 + 2 * information.both * step.log_scale * step.lightness
+
+    def _information(self, params: StudentTParams) -> "Information":
+        """Lange, Little & Taylor (1989), appendix B, by the chain rule in these parameters."""
+        df = self.degrees(params)
+        least, most = map(math.log, DF_RANGE)
+        share = jax.nn.sigmoid(jnp.zeros_like(df) if params.lightness is None else params.lightness)
+        by_lightness = df * (most - least) * share * (1 - share)
+        return Information(
+            loc=(df + 1) / (df + 3) * jnp.exp(-2 * params.log_scale),
+            log_scale=2 * df / (df + 3),
+            both=-2 * by_lightness / ((df + 1) * (df + 3)),
+            lightness=degrees_information(df) * by_lightness**2,
+        )
 
     def entropy(self, params: StudentTParams) -> Array:
         return distributions.StudentT(self.degrees(params)).entropy().astype(params.loc.dtype) + params.log_scale
