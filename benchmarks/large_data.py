@@ -2,7 +2,8 @@
 
 Writes Parquet files of standard normal predictors and a binary outcome (by default 8 GB: 20 million rows of 100
 float32 columns, in 8 files), and fits them streamed, one pass over all rows, each fit in a process of its own
-whose peak of resident memory is read at the end. Then the same model on as many of the rows as fit in memory. Three cases:
+whose peak of resident memory is read at the end. Then the same model on as many of the rows as fit in memory.
+Three cases:
 
     light    logistic regression, plain SGD with one draw: a row is read from disk for one cheap gradient
     default  logistic regression, with no options: two gradients for every row

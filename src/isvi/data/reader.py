@@ -36,8 +36,11 @@ class Reader:
             self._coming.pop(other).cancel()
         if self._current is None or self._current[0] != number:
             self._current = None  # before waiting for the next, so that its memory is free
-            future = self._coming.pop(number, None) or self._submit(number)
-            self._current = number, future.result()
+            if self._executor is None and not following:
+                self._current = number, self._read(number, self._stop)  # one window needs no thread
+            else:
+                future = self._coming.pop(number, None) or self._submit(number)
+                self._current = number, future.result()
         for other in following:
             if other not in self._coming:
                 self._coming[other] = self._submit(other)

@@ -48,9 +48,9 @@ class Source(ABC):
         """Let go of everything; it is opened again when it is asked for."""
 
     def head(self, num_rows: int) -> Any:
-        """The first rows, in the order in which they are stored."""
+        """The first rows, at least one, in the order in which they are stored."""
         chunks: list[Any] = []
-        missing = min(num_rows, self.num_rows)
+        missing = min(max(1, int(num_rows)), self.num_rows)
         for block, size in enumerate(self.block_rows):
             if missing:
                 chunks += self.chunks(block, 0, min(missing, int(size)))

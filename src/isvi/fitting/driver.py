@@ -73,7 +73,7 @@ class Driver:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
         started = time.perf_counter()
         make = make_host_run if self.on_host else make_run
-        run = make(self.method, self.key).lower(outcome.loop, self._resident(outcome), jnp.int32(0)).compile()
+        run = make(self.method, self.key).lower(outcome.loop, self.dataset.first, jnp.int32(0)).compile()
         health = jax.jit(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         try:
