@@ -64,7 +64,11 @@ class Parquet(Source):
         self.window_bytes = checked_window_bytes(window_bytes)
         files = [_described(file) for file in _found(path)]
         self._columns = checked_columns(columns, files[0].schema, str(files[0].path))
-        self._types = column_types(self._columns, [(str(file.path), file.schema) for file in files])
+        types = column_types(self._columns, [(str(file.path), file.schema) for file in files])
+        self._dtypes = {
+            name: np.result_type(*(types[column] for column in _listed(chosen)))
+            for name, chosen in self._columns.items()
+        }
         self._blocks = [block for file in files for block in _row_groups(file)]
         self.block_rows = np.array(
             [block.file.metadata.row_group(block.row_group).num_rows for block in self._blocks], np.int64
@@ -74,11 +78,11 @@ class Parquet(Source):
 
     @property
     def layout(self) -> Any:
-        return {name: row_spec(_shape(chosen), self._dtype(chosen)) for name, chosen in self._columns.items()}
+        return {name: row_spec(_shape(chosen), self._dtypes[name]) for name, chosen in self._columns.items()}
 
     def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
         file, row_group, first_row = self._blocks[block]
-        names = list(dict.fromkeys(_names(self._columns)))
+        names = list(dict.fromkeys(column for chosen in self._columns.values() for column in _listed(chosen)))
         done = 0
         with _naming(file.path), _open(file) as opened:
             for batch in opened.iter_batches(ROWS_AT_ONCE, row_groups=[row_group], columns=names):
@@ -109,13 +113,9 @@ class Parquet(Source):
             yield {
                 name: _checked(few[chosen][:, None], [chosen], path, first_row + start)[:, 0]
                 if isinstance(chosen, str)
-                else _checked(_side_by_side(few, chosen, self._dtype(chosen)), chosen, path, first_row + start)
+                else _checked(_side_by_side(few, chosen, self._dtypes[name]), chosen, path, first_row + start)
                 for name, chosen in self._columns.items()
             }
-
-    def _dtype(self, chosen: str | Sequence[str]) -> np.dtype:
-        listed = [chosen] if isinstance(chosen, str) else chosen
-        return np.result_type(*(self._types[name] for name in listed))
 
 
 def _side_by_side(columns: Mapping[str, np.ndarray], names: Sequence[str], dtype: np.dtype) -> np.ndarray:
@@ -186,8 +186,8 @@ def _row_groups(file: File) -> Iterator[Block]:
         first_row += file.metadata.row_group(row_group).num_rows
 
 
-def _names(columns: Mapping[str, str | Sequence[str]]) -> list[str]:
-    return [name for chosen in columns.values() for name in ([chosen] if isinstance(chosen, str) else chosen)]
+def _listed(chosen: str | Sequence[str]) -> Sequence[str]:
+    return [chosen] if isinstance(chosen, str) else chosen
 
 
 def _shape(chosen: str | Sequence[str]) -> tuple[int, ...]:
