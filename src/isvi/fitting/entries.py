@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from isvi.core.coordinates import entry_labels
-from isvi.fitting.importance import Importance, smooth
+from isvi.fitting.importance import Importance, log_ratios, smooth
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Entries:
     trusted: bool
 
     def worst(self, limit: int) -> list[int]:
-        """Rows by how far they are off: the mean by its sds, the sd by its logarithm; by k-hat where neither is known."""
+        """Rows by how far they are off: the mean in sds, the sd by its logarithm; by k-hat where neither is known."""
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.maximum(np.abs(self.mean_error), np.abs(np.log(self.sd_ratio))) if self.trusted else self.k_hat
         return [int(row) for row in np.argsort(-np.nan_to_num(off, nan=-np.inf), kind="stable")[:limit]]
@@ -63,15 +63,8 @@ def weigh_entries(draws: dict[str, np.ndarray], weighted: Importance) -> Entries
     error = weighted.weights @ deviations
     ratio = np.where(sd > 0, np.sqrt(np.maximum(weighted.weights @ deviations**2 - error**2, 0)), 1.0)
     with np.errstate(divide="ignore"):
-        log_moments = _log_ratios(weighted)[:, None] + 2 * np.log(np.abs(deviations))
+        log_moments = log_ratios(weighted.evaluation)[0][:, None] + 2 * np.log(np.abs(deviations))
     k_hat = [
         smooth(column)[1] if spread > 0 else weighted.k_hat for column, spread in zip(log_moments.T, sd, strict=True)
     ]
     return Entries(names, error, ratio, np.array(k_hat), weighted.trusted)
-
-
-def _log_ratios(weighted: Importance) -> Float[np.ndarray, " draws"]:
-    """Not smoothed, so that their tail can be seen."""
-    evaluation = weighted.evaluation
-    ratios = evaluation.log_joint - evaluation.log_density
-    return np.where(np.isfinite(ratios), ratios, -np.inf)

@@ -1,5 +1,6 @@
-"""The log joint of all rows at draws of the approximation, in float64: what ELBOs and importance weights are made of."""
+"""The log joint of all rows at draws of q, in float64: what ELBOs and importance weights are made of."""
 
+import gc
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,13 +92,15 @@ def evaluate(fit: "Fit", num_samples: int, seed: int) -> Evaluation:
         density = jax.jit(jax.vmap(lambda z: approximation.log_density(params, z).sum()))
         pieces = [draws[start : start + at_once] for start in range(0, num_samples, at_once)]
 
-        def log_joint() -> Float64:
-            values = target.exact_values if target.on_host else jax.jit(target.exact_values)
+        def log_joint(values: Callable[..., Array]) -> Float64:
             return np.concatenate([np.asarray(values(piece, fit.dataset)) for piece in pieces])
+
+        def compiled() -> Float64:
+            return log_joint(jax.jit(target.exact_values))
 
         return Evaluation(
             np.asarray(draws),
-            in_one_precision(log_joint),
+            log_joint(target.exact_values) if target.on_host else in_one_precision(compiled),
             np.concatenate([np.asarray(density(piece)) for piece in pieces]),
             float(approximation.entropy(params).sum()),
         )
@@ -110,12 +113,21 @@ def in_float64(params: Any) -> Any:
 def in_one_precision(compute: Callable[[], Array | np.ndarray]) -> Any:
     """``compute()``; if it cannot be compiled, once more with JAX's caches cleared.
 
-    A float64 NumPy array that a model closes over, once traced in single precision, may be remembered by JAX as
-    float32 and then clash with double precision. What JAX remembers can only be cleared as a whole.
+    A float64 NumPy array that a model closes over, once traced in single precision, is float32 to JAX for as long as
+    anything compiled with it lives, and then clashes with double precision. What lives can only be cleared as a
+    whole, and the error itself, whose traceback holds the array too, must be gone before.
     """
     try:
         return compute()
     except (TypeError, ValueError) as error:
         log.debug("compiling again with JAX's caches cleared, after: %s", error)
-        jax.clear_caches()
+    jax.clear_caches()
+    gc.collect()
+    try:
         return compute()
+    except (TypeError, ValueError) as error:
+        error.add_note(
+            "(raised when isvi evaluated the log joint in double precision. If the message is about float32 and "
+            "float64: make NumPy arrays that the model closes over JAX arrays first, by jnp.asarray)"
+        )
+        raise

@@ -54,7 +54,7 @@ def slope(fit: "Fit", seed: int) -> Slope | None:
     with jax.enable_x64(True):
         params = in_float64(fit.params)
         draws = approximation.draw(jax.random.key(seed), params, 2 * PAIRS, antithetic=True)
-        total, squares = in_one_precision(lambda: _over_batches(target, draws, fit.dataset))
+        total, squares = _over_batches(target, draws, fit.dataset)
         scale = np.asarray(approximation.scale(params))
     mean, square = np.asarray(total) * scale, np.asarray(squares) * scale**2
     pairs = (mean[:PAIRS] + mean[PAIRS:]) / 2
@@ -73,7 +73,7 @@ def _over_batches(target: Target, draws: Float[Array, "draws dim"], dataset: Dat
             for index in range(dataset.num_batches)
         ]
         return np.mean(gradients, axis=0), np.mean(np.square(gradients), axis=0)
-    return jax.jit(partial(_scan_batches, target))(draws, dataset)
+    return in_one_precision(lambda: jax.jit(partial(_scan_batches, target))(draws, dataset))
 
 
 def _scan_batches(target: Target, draws: Float[Array, "draws dim"], dataset: Dataset) -> tuple[Array, Array]:
