@@ -97,7 +97,7 @@ def test_passes_over_the_data_are_as_stated():
     model = isvi.from_gradient(
         lambda z, rows: (-0.5 * ((rows - z) ** 2).sum(), (rows - z).sum(keepdims=True)),
         1,
-        log_prior=lambda z: norm.logpdf(z["z"]).sum(),
+        log_prior=lambda z: norm.logpdf(z).sum(),
     )
     fit = isvi.fit(model, np.linspace(-1, 1, 50), batch_size=20, initial_scale=0.1, **STAY)
     count = fit.model.external.count
@@ -174,7 +174,7 @@ def test_a_fit_that_had_too_small_a_budget_is_told_so():
 
 def test_it_reads_well_and_is_json():
     told = standard_normal(1.25, mean=0.625).diagnose(500)
-    assert str(told).startswith("usable: the mean of w[")
+    assert str(told).startswith("usable: the ELBO still has a slope")
     assert "try: fit.resample" in str(told)
     assert "516 over the data" in str(told)
     assert "<b>usable</b>" in told._repr_html_()

@@ -25,7 +25,7 @@ def callable_fit(sizes: list[int]) -> isvi.Fit:
         residuals = rows[None] - z
         return -0.5 * (residuals**2).sum(axis=1), residuals.sum(axis=1, keepdims=True)
 
-    model = isvi.from_gradient(value_and_gradient, 1, vectorized=True, log_prior=lambda z: norm.logpdf(z["z"]).sum())
+    model = isvi.from_gradient(value_and_gradient, 1, vectorized=True, log_prior=lambda z: norm.logpdf(z).sum())
     return isvi.fit(model, ROWS, batch_size=20, **OPTIONS)
 
 

@@ -111,10 +111,8 @@ class Diagnosis:
             ),
         ]
         if self.slope is not None:
-            lines.append(("slope", f"{self.slope.value:.3f} ± {self.slope.standard_error:.3f} nats per sd and entry"))
-            lines.append(
-                ("gradient noise", f"{self.slope.noise:.1f} nats per sd and entry, in one mini-batch and draw")
-            )
+            lines.append(("slope", f"{self.slope.value:.3f} ± {self.slope.standard_error:.3f} nats per sd"))
+            lines.append(("gradient noise", f"{self.slope.noise:.1f} nats per sd, in one mini-batch and draw"))
         if self.trend is not None:
             rise = f"{self.trend.value:+,.2f} ± {self.trend.standard_error:.2f}"
             lines.append(("tail of the fit", f"{rise} nats over its last third"))

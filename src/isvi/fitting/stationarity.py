@@ -1,5 +1,6 @@
 """Has the fit arrived? What the gradient at the end and the tail of the history say."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ FEWEST_ROWS = 6
 
 
 class Slope(NamedTuple):
-    """The ELBO's gradient in the mean of q, per sd of q and per entry: root mean squares over the entries.
+    """The ELBO's gradient in the mean of q, per sd of q along its own axes: root mean squares over the axes.
 
     For a posterior with q's own curvature it is also how many sds the mean is off. Along directions in which
     the posterior is much wider than q (a mean-field fit of correlated latents) the mean can be further off than this.
@@ -38,8 +39,8 @@ class Slope(NamedTuple):
 
     @property
     def significant(self) -> bool:
-        """Three standard errors, and enough to matter: a tenth of an sd is a two-hundredth of a nat per entry."""
-        return self.value > max(0.1, 3 * self.standard_error)
+        """More than noise, and enough to matter: a quarter of an sd is a thirtieth of a nat per axis."""
+        return self.value > max(0.25, 3 * self.standard_error)
 
 
 def slope(fit: "Fit", seed: int) -> Slope | None:
@@ -54,9 +55,8 @@ def slope(fit: "Fit", seed: int) -> Slope | None:
     with jax.enable_x64(True):
         params = in_float64(fit.params)
         draws = approximation.draw(jax.random.key(seed), params, 2 * PAIRS, antithetic=True)
-        total, squares = _over_batches(target, draws, fit.dataset)
-        scale = np.asarray(approximation.scale(params))
-    mean, square = np.asarray(total) * scale, np.asarray(squares) * scale**2
+        along_axes = jax.vmap(partial(approximation.in_noise, params))
+        mean, square = map(np.asarray, _over_batches(target, along_axes, draws, fit.dataset))
     pairs = (mean[:PAIRS] + mean[PAIRS:]) / 2
     average, error = pairs.mean(axis=0), pairs.std(axis=0, ddof=1) / np.sqrt(PAIRS)
     noise = np.maximum(square.mean(axis=0) - mean.mean(axis=0) ** 2, 0)
@@ -64,26 +64,27 @@ def slope(fit: "Fit", seed: int) -> Slope | None:
     return Slope(float(value), float(np.sqrt(np.mean(error**2))), float(np.sqrt(noise.mean())), 2 * PAIRS)
 
 
-def _over_batches(target: Target, draws: Float[Array, "draws dim"], dataset: Dataset) -> tuple[Any, Any]:
+def _over_batches(
+    target: Target, along_axes: Callable[..., Array], draws: Float[Array, "draws dim"], dataset: Dataset
+) -> tuple[Any, Any]:
     """Means over the mini-batches of the gradients, and of their squares. The first are gradients of all rows."""
 
     if target.on_host:
-        gradients = [
-            np.asarray(target.values_and_gradients(draws, dataset.batch(index))[1])
-            for index in range(dataset.num_batches)
-        ]
+        batches = map(dataset.batch, range(dataset.num_batches))
+        gradients = [along_axes(draws, target.values_and_gradients(draws, batch)[1]) for batch in batches]
         return np.mean(gradients, axis=0), np.mean(np.square(gradients), axis=0)
-    return in_one_precision(lambda: jax.jit(partial(_scan_batches, target))(draws, dataset))
 
+    def scan(draws: Float[Array, "draws dim"], dataset: Dataset) -> tuple[Array, Array]:
+        def add(sums: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], None]:
+            _, gradients = target.values_and_gradients(draws, dataset.batch(index))
+            moved = along_axes(draws, gradients)
+            return (sums[0] + moved, sums[1] + moved**2), None
 
-def _scan_batches(target: Target, draws: Float[Array, "draws dim"], dataset: Dataset) -> tuple[Array, Array]:
-    def add(sums: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], None]:
-        _, gradients = target.values_and_gradients(draws, dataset.batch(index))
-        return (sums[0] + gradients, sums[1] + gradients**2), None
+        zeros = (jnp.zeros_like(draws), jnp.zeros_like(draws))
+        (total, squares), _ = jax.lax.scan(add, zeros, jnp.arange(dataset.num_batches))
+        return total / dataset.num_batches, squares / dataset.num_batches
 
-    zero = jnp.zeros_like(draws)
-    (total, squares), _ = jax.lax.scan(add, (zero, zero), jnp.arange(dataset.num_batches))
-    return total / dataset.num_batches, squares / dataset.num_batches
+    return in_one_precision(lambda: jax.jit(scan)(draws, dataset))
 
 
 class Trend(NamedTuple):

@@ -93,7 +93,7 @@ def _motion(evidence: Evidence) -> str:
     if evidence.trend is not None and evidence.trend.rising:
         return f"the ELBO was still rising: by {evidence.trend.value:,.1f} nats over the last third of the fit"
     assert evidence.slope is not None
-    return f"the ELBO still has a slope: {evidence.slope.value:.2f} nats per sd of q in an entry's mean"
+    return f"the ELBO still has a slope: {evidence.slope.value:.2f} nats per sd in the mean of q"
 
 
 def _off(entries: Entries, weighted: Importance) -> str | None:
