@@ -188,3 +188,8 @@ def test_families_without_a_mean_parameter_are_diagnosed_too():
     assert told.slope is None
     assert told.passes == told.draws
     assert told.good
+
+
+def test_too_few_draws_for_a_tail():
+    with pytest.raises(isvi.ConfigurationError, match="at least 25 draws; got 10"):
+        standard_normal(1.0).diagnose(10)

@@ -110,6 +110,8 @@ class Diagnosis:
                 f"{self.effective_draws:,.0f} of {self.draws:,} draws effective, the largest {self.largest_weight:.1%}",
             ),
         ]
+        if self.reuse is not None:
+            lines.append(("records", f"{self.reuse:.0%} of the weight of those remembered was effective at the end"))
         if self.slope is not None:
             lines.append(("slope", f"{self.slope.value:.3f} ± {self.slope.standard_error:.3f} nats per sd"))
             lines.append(("gradient noise", f"{self.slope.noise:.1f} nats per sd, in one mini-batch and draw"))

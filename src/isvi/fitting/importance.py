@@ -15,9 +15,12 @@ from jaxtyping import Float
 
 from isvi.fitting.evaluation import Evaluation, Float64
 
+FEWEST_FOR_A_TAIL = 25
+"""The tail is the largest fifth of few draws, and fitted to five at least."""
+
 
 def k_threshold(num_draws: int) -> float:
-    """The largest k-hat at which this many draws give usable estimates (Vehtari et al. 2024, equation 13)."""
+    """The largest k-hat at which this many draws give usable estimates (Vehtari et al. 2024)."""
     return min(1 - 1 / np.log10(num_draws), 0.7)
 
 
