@@ -83,6 +83,33 @@ def test_log_prob_names_what_is_missing(fit):
         fit.log_prob({"m": np.zeros((1, 2)), "s": np.ones(1)})
 
 
+INSIDE = {"m": np.zeros((1, 2)), "s": np.ones(1), "p": np.full((1, 3), 1 / 3)}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"m": np.zeros(2)}, r"values\['m'\] of shape \(number of points, \*\(2,\)\); got \(2,\)"),
+        ({"s": np.ones((1, 1))}, r"values\['s'\] of shape"),
+        ({"s": np.ones(4)}, "same number of points"),
+    ],
+)
+def test_log_prob_refuses_wrong_shapes(fit, values, message):
+    with pytest.raises(isvi.ConfigurationError, match=message):
+        fit.log_prob(INSIDE | values)
+
+
+@pytest.mark.parametrize("outside", [{"s": [-1.0]}, {"s": [0.0]}, {"p": [[0.5, 0.6, 0.2]]}, {"p": [[1.2, -0.1, -0.1]]}])
+def test_log_prob_is_minus_infinity_outside_the_support(fit, outside):
+    assert np.isfinite(fit.log_prob(INSIDE)).all()
+    assert fit.log_prob(INSIDE | outside)[0] == -np.inf
+
+
+def test_log_prob_of_single_precision_draws_is_finite(fit):
+    """Simplexes that sum to one only up to rounding are inside."""
+    assert np.isfinite(fit.log_prob(fit.sample(2000, seed=5))).all()
+
+
 def test_elbo_against_the_closed_form():
     """log N(x; m, 1) under q = N(0.5, 0.3^2), prior N(0, 1): all expectations are those of squares. Two-sided at
     5 standard errors (fails below 6e-7 if right), which must themselves be small, and in float64."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from isvi.core.coordinates import Coordinates, lay_out
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.families.base import Factors, Family, Params, Precision
+from isvi.families.base import Factors, Family, LocationScale, Params, Precision
 from isvi.families.gaussian import MeanField
 
 
@@ -103,6 +103,17 @@ class Approximation:
     def scale(self, params: Params) -> Float[Array, " dim"]:
         """The standard deviations of a Gaussian approximation."""
         return _joined([piece.scale(part) for piece, part in self._parts(params)])
+
+    def in_noise(self, params: Params, z: Float[Array, " dim"], gradient: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """A gradient in z as one in the noise that z is made of (Gaussian approximations): L' g for z = loc + L eps."""
+
+        def one(piece: Factors, part: Params, entries: slice) -> Array:
+            assert isinstance(piece, LocationScale)
+            noise = piece.standardize(part, z[entries])
+            _, pull = jax.vjp(lambda moved: piece.transform(part, moved), noise)
+            return pull(gradient[entries])[0]
+
+        return _joined([one(*covered) for covered in self._covered(params)])
 
     def match(self, location: Float[Array, " dim"], precision: Precision) -> Params:
         """The Gaussian approximation closest to one with this mean and precision."""

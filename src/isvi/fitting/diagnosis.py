@@ -31,7 +31,7 @@ class Diagnosis:
         reasons: why, the most important first.
         advice: what to try, in order; empty if there is nothing to do.
         k_hat: the PSIS k-hat of all latents together.
-        k_threshold: above it, this many draws cannot be trusted: min(1 - 1/log10(draws), 0.7).
+        k_threshold: above it, this many draws cannot be trusted as a rule: min(1 - 1/log10(draws), 0.7).
         elbo: with its standard error.
         log_evidence: log p(x) by the smoothed weights; None where they cannot be trusted.
         draws: how many draws of q were evaluated.
@@ -110,11 +110,11 @@ class Diagnosis:
                 f"{self.effective_draws:,.0f} of {self.draws:,} draws effective, the largest {self.largest_weight:.1%}",
             ),
         ]
+        if self.reuse is not None:
+            lines.append(("records", f"{self.reuse:.0%} of the weight of those remembered was effective at the end"))
         if self.slope is not None:
-            lines.append(("slope", f"{self.slope.value:.3f} ± {self.slope.standard_error:.3f} nats per sd and entry"))
-            lines.append(
-                ("gradient noise", f"{self.slope.noise:.1f} nats per sd and entry, in one mini-batch and draw")
-            )
+            lines.append(("slope", f"{self.slope.value:.3f} ± {self.slope.standard_error:.3f} nats per sd"))
+            lines.append(("gradient noise", f"{self.slope.noise:.1f} nats per sd, in one mini-batch and draw"))
         if self.trend is not None:
             rise = f"{self.trend.value:+,.2f} ± {self.trend.standard_error:.2f}"
             lines.append(("tail of the fit", f"{rise} nats over its last third"))
@@ -181,7 +181,7 @@ def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], 
         k_hat=weighted.k_hat,
         k_threshold=weighted.threshold,
         elbo=weighted.evaluation.elbo,
-        log_evidence=number(weighted.log_evidence) if weighted.trusted else None,
+        log_evidence=number(weighted.log_evidence) if entries.trusted else None,
         draws=weighted.num_draws,
         passes=weighted.evaluation.passes + (0 if steepness is None else steepness.passes),
         effective_draws=weighted.effective,

@@ -1,5 +1,6 @@
-"""The log joint of all rows at draws of the approximation, in float64: what ELBOs and weights are made of."""
+"""The log joint of all rows at draws of q, in float64: what ELBOs and importance weights are made of."""
 
+import gc
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def evaluate(fit: "Fit", num_samples: int, seed: int) -> Evaluation:
         f"num_samples must be at least 2; got {num_samples}.",
     )
     approximation = fit.approximation
-    target = make_target(fit.model, approximation.coordinates)
+    on_host = make_target(fit.model, approximation.coordinates).on_host
     at_once = max(1, VALUES_AT_ONCE // max(fit.data().batch_size, approximation.dim))
     with jax.enable_x64(True):
         params = in_float64(fit.params)
@@ -92,11 +93,12 @@ def evaluate(fit: "Fit", num_samples: int, seed: int) -> Evaluation:
         pieces = [draws[start : start + at_once] for start in range(0, num_samples, at_once)]
 
         def log_joint() -> Float64:
+            target = make_target(fit.model, approximation.coordinates)  # a new one: nothing compiled before is kept
             return np.concatenate([np.asarray(target.whole_values(piece, fit.data())) for piece in pieces])
 
         return Evaluation(
             np.asarray(draws),
-            in_one_precision(log_joint),
+            log_joint() if on_host else in_one_precision(log_joint),
             np.concatenate([np.asarray(density(piece)) for piece in pieces]),
             float(approximation.entropy(params).sum()),
         )
@@ -109,12 +111,21 @@ def in_float64(params: Any) -> Any:
 def in_one_precision(compute: Callable[[], Any]) -> Any:
     """``compute()``; if it cannot be compiled, once more with JAX's caches cleared.
 
-    A float64 NumPy array that a model closes over, once traced in single precision, may be remembered by JAX as
-    float32 and then clash with double precision. What JAX remembers can only be cleared as a whole.
+    A float64 NumPy array that a model closes over, once traced in single precision, is float32 to JAX for as long as
+    anything compiled with it lives, and then clashes with double precision. What lives can only be cleared as a
+    whole, and the error itself, whose traceback holds the array too, must be gone before.
     """
     try:
         return compute()
     except (TypeError, ValueError) as error:
         log.debug("compiling again with JAX's caches cleared, after: %s", error)
-        jax.clear_caches()
+    jax.clear_caches()
+    gc.collect()
+    try:
         return compute()
+    except (TypeError, ValueError) as error:
+        error.add_note(
+            "(raised when isvi evaluated the log joint in double precision. If the message is about float32 and "
+            "float64: make NumPy arrays that the model closes over JAX arrays first, by jnp.asarray)"
+        )
+        raise

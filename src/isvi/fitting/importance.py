@@ -15,13 +15,18 @@ from jaxtyping import Float
 
 from isvi.fitting.evaluation import Evaluation, Float64
 
-GOOD_K = 0.5
-"""Below, the weights have a finite variance."""
+FEWEST_FOR_A_TAIL = 25
+"""The tail is the largest fifth of few draws, and fitted to five at least."""
 
 
 def k_threshold(num_draws: int) -> float:
-    """The largest k-hat at which this many draws give usable estimates (Vehtari et al. 2024, equation 13)."""
+    """The largest k-hat at which this many draws give usable estimates (Vehtari et al. 2024)."""
     return min(1 - 1 / np.log10(num_draws), 0.7)
+
+
+def k_noise(num_draws: int) -> float:
+    """About the standard error of a k-hat near its threshold, from the number of draws that the tail is fitted to."""
+    return (1 + k_threshold(num_draws)) / np.sqrt(min(num_draws / 5, 3 * np.sqrt(num_draws)))
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Importance:
 
     @property
     def trusted(self) -> bool:
-        """Whether estimates with these weights can be relied on."""
+        """Whether the weights' tail is light enough for estimates with them."""
         return self.k_hat <= self.threshold
 
     @property

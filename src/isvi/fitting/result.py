@@ -20,7 +20,7 @@ from isvi.fitting.diagnosis import Diagnosis, diagnose
 from isvi.fitting.driver import Outcome
 from isvi.fitting.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
 from isvi.fitting.history import History
-from isvi.fitting.importance import Importance, importance
+from isvi.fitting.importance import FEWEST_FOR_A_TAIL, Importance, importance
 from isvi.fitting.status import Status
 from isvi.fitting.summary import Summary, summarize
 from isvi.model.model import Model
@@ -209,7 +209,13 @@ class Fit:
         return self._evaluations[num_samples, seed]
 
     def _weighted(self, num_samples: int | None, seed: int) -> Importance:
-        return importance(self._evaluated(default_draws(self) if num_samples is None else num_samples, seed))
+        draws = default_draws(self) if num_samples is None else num_samples
+        require(
+            draws >= FEWEST_FOR_A_TAIL,
+            ConfigurationError,
+            f"A tail can be fitted to the weights of at least {FEWEST_FOR_A_TAIL} draws; got {draws}.",
+        )
+        return importance(self._evaluated(draws, seed))
 
     def _constrained(self, draws: jax.Array) -> dict[str, np.ndarray]:
         values = self._latents(draws)

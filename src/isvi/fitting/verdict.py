@@ -6,7 +6,7 @@ import numpy as np
 
 from isvi.families.approximation import Approximation
 from isvi.fitting.entries import Entries
-from isvi.fitting.importance import GOOD_K, Importance
+from isvi.fitting.importance import Importance
 from isvi.fitting.stationarity import Slope, Trend
 from isvi.fitting.status import Status
 
@@ -36,40 +36,33 @@ class Evidence(NamedTuple):
         moving = self.slope is not None and self.slope.significant
         return moving or (self.trend is not None and self.trend.rising)
 
-    @property
-    def k_words(self) -> str:
-        return f"PSIS k-hat {self.weighted.k_hat:.2f}"
-
 
 def judge(evidence: Evidence) -> tuple[Verdict, list[str], list[str]]:
     """The verdict, its reasons and the advice, the most important first.
 
-    k-hat rules: weights that cannot be trusted leave nothing to say q is right. If they can be, they may also say that
-    q is off by more than it should be, and importance resampling then mends it.
+    k-hats rule: weights that cannot be trusted leave nothing to say that q is right. If they can be, they may also say
+    that q is off by more than it should be, and importance resampling then mends it.
     """
-    weighted = evidence.weighted
     reasons, advice = _how_it_ended(evidence)
-    if not weighted.trusted:
-        reasons.append(
-            f"{evidence.k_words} is above {weighted.threshold:.2f}: q misses mass of the posterior, and its own draws "
-            "cannot say how much"
-        )
-        return "poor", reasons, [*advice, *_if_poor(evidence)]
-    off = _off(evidence.entries, weighted)
-    if weighted.k_hat > GOOD_K:
-        reasons.append(
-            f"{evidence.k_words} is between {GOOD_K} and {weighted.threshold:.2f}: q is off, and its importance "
-            "weights can still correct it"
-        )
+    if not evidence.entries.trusted:
+        return "poor", [*reasons, _distrust(evidence)], [*advice, *_if_poor(evidence)]
+    off = _off(evidence.entries, evidence.weighted)
     if off:
-        reasons.append(off)
-    if weighted.k_hat > GOOD_K or off:
-        more = [] if evidence.on_the_way else _fuller(evidence.approximation)[:1]
-        return "usable", reasons, [*advice, "fit.resample(n) gives draws that are corrected for it", *more]
-    reasons.append(f"{evidence.k_words} is below {GOOD_K}: the posterior is as q has it, wherever q has draws")
-    if evidence.status.kind == "diverged" or weighted.failed:
-        return "usable", reasons, advice
-    return "good", reasons, advice
+        more = [] if evidence.on_the_way else _fuller(evidence.approximation)
+        advice += ["fit.resample(n), which gives draws that are corrected for it", *more]
+        return "usable", [*reasons, off], advice
+    if evidence.status.kind == "diverged" or evidence.weighted.failed:
+        return "usable", [*reasons, "where q has draws, the posterior is as q has it"], advice
+    return "good", [*reasons, "where q has draws, the posterior is as q has it"], advice
+
+
+def _distrust(evidence: Evidence) -> str:
+    weighted, entries = evidence.weighted, evidence.entries
+    missed = "q misses mass of the posterior, and its own draws cannot say how much"
+    if not weighted.trusted:
+        return f"k-hat {weighted.k_hat:.2f} is above {weighted.threshold:.2f}: {missed}"
+    row = int(np.argmax(entries.k_hat))
+    return f"k-hat of {entries.names[row]} is {entries.k_hat[row]:.2f}: {missed}"
 
 
 def _how_it_ended(evidence: Evidence) -> tuple[list[str], list[str]]:
@@ -85,7 +78,10 @@ def _how_it_ended(evidence: Evidence) -> tuple[list[str], list[str]]:
         )
     if evidence.on_the_way:
         reasons.append(_motion(evidence))
-        advice.append(f"a larger budget: isvi.fit(..., budget={_round_up(4 * evidence.gradients)})")
+        if evidence.status.kind == "converged":
+            advice.append("another seed, or algorithm=isvi.ISGD(): it stopped too early")
+        else:
+            advice.append(f"a larger budget: isvi.fit(..., budget={_round_up(4 * evidence.gradients)})")
     return reasons, advice
 
 
@@ -93,18 +89,19 @@ def _motion(evidence: Evidence) -> str:
     if evidence.trend is not None and evidence.trend.rising:
         return f"the ELBO was still rising: by {evidence.trend.value:,.1f} nats over the last third of the fit"
     assert evidence.slope is not None
-    return f"the ELBO still has a slope: {evidence.slope.value:.2f} nats per sd of q in an entry's mean"
+    return f"the ELBO still has a slope: {evidence.slope.value:.2f} nats per sd in the mean of q"
 
 
 def _off(entries: Entries, weighted: Importance) -> str | None:
-    """The entry that is most off, if it is by more than it may be and by more than noise (3 standard errors)."""
-    noise = 3 / np.sqrt(weighted.effective)
-    row = entries.worst(1)[0]
-    name, error, ratio = entries.names[row], entries.mean_error[row], entries.sd_ratio[row]
-    if abs(error) > MEAN_OFF + noise:
-        return f"the mean of {name} is off by {abs(error):.2f} of q's sds"
-    if ratio > SD_OFF * (1 + noise) or ratio < 1 / SD_OFF / (1 + noise):
-        return f"the sd of {name} is {ratio:.2f} times q's"
+    """What is off by more than it may be and, for entries, by more than noise (3 standard errors)."""
+    error, ratio = np.abs(entries.mean_error), np.maximum(entries.sd_ratio, 1 / np.maximum(entries.sd_ratio, 1e-300))
+    mean, sd = int(np.argmax(error)), int(np.argmax(ratio))
+    if error[mean] > MEAN_OFF + 3 / np.sqrt(weighted.effective):
+        return f"the mean of {entries.names[mean]} is off by {error[mean]:.2f} of q's sds"
+    if ratio[sd] > SD_OFF * (1 + 3 / np.sqrt(2 * weighted.effective)):
+        return f"the sd of {entries.names[sd]} is {entries.sd_ratio[sd]:.2f} times q's"
+    if weighted.effective < 0.5 * weighted.num_draws:
+        return f"the weights of {weighted.num_draws:,} draws are worth {weighted.effective:,.0f}: q's shape is off"
     return None
 
 

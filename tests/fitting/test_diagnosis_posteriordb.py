@@ -1,0 +1,34 @@
+"""Verdicts on posteriors whose truth is known by long MCMC runs."""
+
+import numpy as np
+import pytest
+from support import posteriordb
+
+import isvi
+
+
+def flat(values: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.ravel(value) for value in values.values()])
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "family", "verdict"),
+    [
+        ("kidiq-kidscore_interaction", posteriordb.kidiq, isvi.FullRank(), "good"),
+        ("sblrc-blr", posteriordb.sblrc, isvi.FullRank(), "good"),
+        ("kilpisjarvi_mod-kilpisjarvi", posteriordb.kilpisjarvi, isvi.MeanField(), "poor"),
+        ("sblrc-blr", posteriordb.sblrc, isvi.MeanField(), "poor"),
+    ],
+)
+def test_the_verdict_is_true(name, make, family, verdict):
+    """A good fit has means within a quarter of an sd and sds within a quarter of the reference's."""
+    data, reference = posteriordb.load(name)
+    fit = isvi.fit(*make(data), family=family, seed=0)
+    error = np.max(np.abs(flat(fit.mean()) - reference["mean"]) / np.array(reference["sd"]))
+    ratio = flat(fit.sd()) / np.array(reference["sd"])
+    truly_good = error < 0.25 and ratio.min() > 0.8 and ratio.max() < 1.25
+    told = fit.diagnose()
+    assert told.verdict == verdict, str(told)
+    assert truly_good == told.good
+    if verdict == "poor":
+        assert "FullRank" in " ".join(told.advice)
