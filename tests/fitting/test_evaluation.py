@@ -46,7 +46,8 @@ def test_draws_are_evaluated_in_pieces(monkeypatch):
 def test_larger_data_get_fewer_draws(rows, draws):
     model = isvi.Model({"m": isvi.real()}, lambda z: norm.logpdf(z["m"]))
     dataset = replace(isvi.Dataset.from_arrays(ROWS), size=rows)
-    fit = SimpleNamespace(model=model, approximation=isvi.approximate(isvi.MeanField(), model.latents), dataset=dataset)
+    approximation = isvi.approximate(isvi.MeanField(), model.latents)
+    fit = SimpleNamespace(model=model, approximation=approximation, data=lambda: dataset)
     assert evaluation.default_draws(fit) == draws
 
 
