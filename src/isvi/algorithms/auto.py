@@ -50,6 +50,8 @@ MOST_REVERSALS = 3
 """A posterior on which steps had to be taken back this often is not for this method."""
 LARGEST_CHANGE = 2.0
 """A step changes no precision by more than this factor."""
+CLEARLY_WORSE = 1.05
+"""Gathered pairs are outdated if they predict new ones this much worse than reweighted records do; less is chance."""
 
 
 class AutoStore(NamedTuple):
@@ -314,7 +316,8 @@ def _evidence(sizes: _Sizes, records: Record, weights: Array, store: AutoStore) 
     new = Pairs(*jax.tree.map(lambda leaf: jnp.where(newest[:, None], leaf, 0), pairs))
     scale = store.curvature.precision**-0.5
     reweighted = Evidence.of(pairs, jnp.where(newest, 0, weights), dense_dim=0)
-    outdated = (store.evidence.weight == 0) | (reweighted.misses(new, scale) < store.evidence.misses(new, scale))
+    worse = CLEARLY_WORSE * reweighted.misses(new, scale) < store.evidence.misses(new, scale)
+    outdated = (store.evidence.weight == 0) | worse
     return jax.lax.cond(
         outdated,
         lambda: Evidence.of(pairs, weights, sizes.dense_dim),
