@@ -176,7 +176,7 @@ def fit_dense(evidence: Evidence, diagonal: Curvature) -> Curvature:
     ridge = jnp.maximum(RIDGE / pairs, SMALLEST_EIGENVALUE) * jnp.eye(dim, dtype=scale.dtype)
     gram = evidence.gram / (scale[:, None] * scale[None, :]) / evidence.weight + ridge
     cross = evidence.cross * (scale[:, None] / scale[None, :]) / evidence.weight + ridge
-    outer = evidence.outer * (scale[:, None] * scale[None, :]) / evidence.weight + ridge
+    outer = evidence.outer * (scale[:, None] * scale[None, :]) / evidence.weight
     root = jnp.linalg.cholesky(gram)
     by_gram = solve_triangular(root, cross.T, lower=True)
     left_over = (outer - by_gram.T @ by_gram) / jnp.maximum(1 - dim / pairs, 0.1)
