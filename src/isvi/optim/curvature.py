@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from isvi.memory.record import Record
@@ -21,6 +22,8 @@ RIDGE = 3.0
 
 SMALLEST_EIGENVALUE = 1e-5
 """Of a whitened matrix with eigenvalues around 1, in single precision."""
+NOISE_LIKE_ANSWERS = 0.5
+"""How much of the answers' covariance counts as noise while there are no more pairs than dimensions."""
 
 
 class Pairs(NamedTuple):
@@ -53,11 +56,13 @@ class Evidence(NamedTuple):
     """Sum of s s'; of size 0 where no dense estimate is made."""
     cross: Float[Array, "dense dense"]
     """Sum of y s'."""
+    outer: Float[Array, "dense dense"]
+    """Sum of y y'."""
 
     @classmethod
     def none(cls, dim: int, dense_dim: int, dtype: jnp.dtype) -> "Evidence":
         zero, zeros, square = jnp.zeros((), dtype), jnp.zeros(dim, dtype), jnp.zeros((dense_dim, dense_dim), dtype)
-        return cls(zero, zero, zeros, zeros, zeros, square, square)
+        return cls(zero, zero, zeros, zeros, zeros, square, square, square)
 
     @classmethod
     def of(cls, pairs: Pairs, weights: Float[Array, " pairs"], dense_dim: int) -> "Evidence":
@@ -70,6 +75,7 @@ class Evidence(NamedTuple):
             (weights[:, None] * pairs.gradients**2).sum(axis=0),
             weighted[:, :dense_dim].T @ pairs.draws[:, :dense_dim],
             pairs.gradients[:, :dense_dim].T @ weighted[:, :dense_dim],
+            (weights[:, None] * pairs.gradients[:, :dense_dim]).T @ pairs.gradients[:, :dense_dim],
         )
 
     def __add__(self, other: "Evidence") -> "Evidence":  # type: ignore[override]
@@ -159,30 +165,32 @@ def fit_diagonal(evidence: Evidence, before: Curvature, largest_change: float) -
 def fit_dense(evidence: Evidence, diagonal: Curvature) -> Curvature:
     """H as the symmetric matrix that best explains the pairs.
 
-    Minimises ``sum w |y - H s|^2 + ridge |H - diag|^2`` over symmetric H, a Lyapunov equation, in the eigenbasis of
-    ``sum w s s'``. Eigenvalues are raised to what can be told from noise: the answers along a direction have variance
-    in proportion to its eigenvalue, so it is resolved where the eigenvalue exceeds the residual variance times
-    dimensions over pairs and over the squared distance of the draws along it.
+    Minimises ``sum w (y - H s)' R^{-1} (y - H s)`` over symmetric H, with a ridge towards the diagonal. R is the
+    covariance of what H cannot explain, as each pair has its own mini-batch's H: small along directions in which all
+    mini-batches agree (an intercept against all effects of a category, say), however noisy the entries are one by one.
+    Negative eigenvalues count by their size, so that a step climbs out of a saddle; and all are raised to what can be
+    told from noise along their direction.
     """
     scale = diagonal.precision**-0.5
-    gram = evidence.gram / (scale[:, None] * scale[None, :])
-    cross = evidence.cross * (scale[:, None] / scale[None, :])
-    ridge = RIDGE * evidence.weight_squares / evidence.weight
-    sizes, basis = jnp.linalg.eigh(gram)
-    sizes = jnp.maximum(sizes, 0) + ridge
-    right = cross + ridge * jnp.eye(scale.shape[0], dtype=scale.dtype)
-    rotated = basis.T @ (right + right.T) @ basis
-    estimate = basis @ (rotated / (sizes[:, None] + sizes[None, :])) @ basis.T
+    dim, pairs = scale.shape[0], evidence.pairs
+    ridge = jnp.maximum(RIDGE / pairs, SMALLEST_EIGENVALUE) * jnp.eye(dim, dtype=scale.dtype)
+    gram = evidence.gram / (scale[:, None] * scale[None, :]) / evidence.weight + ridge
+    cross = evidence.cross * (scale[:, None] / scale[None, :]) / evidence.weight + ridge
+    outer = evidence.outer * (scale[:, None] * scale[None, :]) / evidence.weight
+    root = jnp.linalg.cholesky(gram)
+    by_gram = solve_triangular(root, cross.T, lower=True)
+    left_over = (outer - by_gram.T @ by_gram) / jnp.maximum(1 - dim / pairs, 0.1)
+    # With few pairs nothing is left over; what varies much is then also taken to be noisy.
+    noise = left_over + NOISE_LIKE_ANSWERS * jnp.minimum(dim / pairs, 1) * outer
+    estimate = _symmetric_fit(root, by_gram, noise)
     values, vectors = jnp.linalg.eigh(estimate)
 
-    explained = 2 * jnp.sum(estimate * cross, axis=1) - jnp.sum((estimate @ gram) * estimate, axis=1)
-    residual = jnp.maximum(evidence.answers * scale**2 - explained, 0)
-    dim, pairs = scale.shape[0], evidence.pairs
-    freedom = jnp.maximum(1 - dim / (2 * pairs), 0.1)
     # How far the draws reach along each eigenvector: a correlated q shows flat directions the better.
-    reach = jnp.sum(vectors * (gram @ vectors), axis=0) / evidence.weight
-    floor = residual.mean() / evidence.weight / freedom * dim / (jnp.maximum(reach, 1e-6) * pairs)
-    values = jnp.maximum(values, jnp.maximum(floor, SMALLEST_EIGENVALUE))
+    reach = jnp.maximum(jnp.sum(vectors * (gram @ vectors), axis=0), 1e-6)
+    variance = jnp.maximum(jnp.sum(vectors * (noise @ vectors), axis=0), 0) / (reach * pairs)
+    floor = jnp.maximum(jnp.sqrt(dim * variance), SMALLEST_EIGENVALUE)
+    values = jnp.maximum(jnp.abs(values), floor)
+    residual = jnp.maximum(jnp.diagonal(noise), 0) * evidence.weight / scale**2
     fitted = jnp.clip(jnp.sum(vectors**2 * values, axis=1), 0.5, 2.0) * diagonal.precision
     return Curvature(
         precision=fitted,
@@ -191,8 +199,20 @@ def fit_dense(evidence: Evidence, diagonal: Curvature) -> Curvature:
         scale=scale,
         vectors=vectors,
         values=values,
-        uncertainty=_uncertainty(evidence, residual / scale**2 / freedom, fitted),
+        uncertainty=_uncertainty(evidence, residual, fitted),
     )
+
+
+def _symmetric_fit(root: Array, by_gram: Array, noise: Array) -> Float[Array, "dim dim"]:
+    """The symmetric H of ``R^{-1} H G + G H R^{-1} = R^{-1} C + C' R^{-1}``, for G = root root', C = by_gram' root' and
+    R the noise: in coordinates where G is the identity and R diagonal, a mean of C and C' that trusts the row with
+    less noise."""
+    sizes, basis = jnp.linalg.eigh(root.T @ noise @ root)
+    sizes = jnp.maximum(sizes, 1e-6 * sizes[-1])
+    rotated = basis.T @ (root.T @ by_gram.T) @ basis
+    rotated = (rotated * sizes[None, :] + rotated.T * sizes[:, None]) / (sizes[:, None] + sizes[None, :])
+    back = solve_triangular(root, basis, lower=True, trans=1)
+    return back @ rotated @ back.T
 
 
 def _uncertainty(evidence: Evidence, residual: Float[Array, " dim"], precision: Float[Array, " dim"]) -> Array:
