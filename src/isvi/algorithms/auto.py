@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from isvi.algorithms.approach import Approach, approach, retreat
 from isvi.algorithms.base import Algorithm, Boolean, Memory
+from isvi.algorithms.whole import LARGEST_DIM, Whole
 from isvi.core.errors import ConfigurationError, require
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
@@ -98,6 +99,12 @@ class Auto:
             ConfigurationError,
             f"tolerance is in nats per entry of the latents and must be positive; got {self.tolerance!r}.",
         )
+
+    def on_whole_data(self, approximation: Approximation, num_batches: int) -> Whole | None:
+        """What to do instead, with ``approximation.full_rank``, where all data is one mini-batch and the latents are
+        few."""
+        small = approximation.gaussian and num_batches == 1 and approximation.dim <= LARGEST_DIM
+        return Whole(self.tolerance, approximation) if small else None
 
     def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
         require(

@@ -49,6 +49,12 @@ class DiagonalGaussian(LocationScale):
         diagonal = precision if precision.ndim == 1 else jnp.diagonal(precision)
         return DiagonalParams(location, -0.5 * jnp.log(diagonal))
 
+    def factor(self, params: DiagonalParams) -> Array:
+        return jnp.diag(self.scale(params))
+
+    def with_factor(self, location: Array, factor: Array) -> DiagonalParams:
+        return self.init(location, jnp.diagonal(factor))
+
     def entropy(self, params: DiagonalParams) -> Array:
         return params.log_scale + 0.5 * np.log(2 * np.pi * np.e)
 

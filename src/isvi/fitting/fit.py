@@ -20,7 +20,7 @@ from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, MeanField, approximate
 from isvi.families.base import Params
 from isvi.fitting.driver import Driver, Outcome
-from isvi.fitting.loop import start_loop
+from isvi.fitting.loop import LoopState, start_loop
 from isvi.fitting.progress import Reporter, reporter
 from isvi.fitting.result import Fit
 from isvi.memory.store import num_bytes
@@ -32,6 +32,8 @@ from isvi.model.target import Target
 log = logging.getLogger("isvi")
 
 DEFAULT_BATCH_SIZE = 1000
+FEW_ROWS = 10_000
+"""So few rows are one mini-batch: without noise between mini-batches less has to be averaged."""
 ADAM_SCALE = 0.1
 AUTO_SCALE = 0.001
 
@@ -86,7 +88,12 @@ def fit(
     params = _start(jitter_key, approximation, model, initial, initial_scale)
     check_start(target, dataset, approximation.draw(start_key, params, num_samples=8))
 
-    method = build(estimator.bind(target, approximation), algorithm, optimizer, dataset)
+    drawn_from = approximation
+    whole = algorithm.on_whole_data(approximation, dataset.num_batches) if isinstance(algorithm, Auto) else None
+    if whole is not None:
+        algorithm, drawn_from = whole, approximation.full_rank
+        params = drawn_from.with_factor(approximation.location(params), approximation.factor(params))
+    method = build(estimator.bind(target, drawn_from), algorithm, optimizer, dataset)
     loop = start_loop(method, params, dataset, run_key)
     log.info(
         "%s latents' entries, %s rows in %s mini-batches; the memory of records takes %s bytes",
@@ -95,14 +102,23 @@ def fit(
     with reporter(progress, budget) as report:
         outcome = Driver(method, dataset, run_key, report, target.on_host).drive(Outcome(loop), budget)
         if method.gave_up(outcome.loop.state):
-            start = approximation.init(approximation.location(params), jnp.full(approximation.dim, ADAM_SCALE))
+            start = approximation.init(drawn_from.location(params), jnp.full(approximation.dim, ADAM_SCALE))
             outcome = _fall_back(outcome, start, target, approximation, dataset, run_key, report, budget)
+        elif whole is not None:
+            outcome.loop = _confined(outcome.loop, drawn_from, approximation)
     if outcome.error is not None:  # the model raised: so does fit, and what there is goes with it
         outcome.error.fit = Fit(model, approximation, dataset, outcome)  # type: ignore[attr-defined]
         raise outcome.error
     if not outcome.status.good:
         log.warning("%s", outcome.status)
     return Fit(model, approximation, dataset, outcome)
+
+
+def _confined(loop: LoopState, drawn_from: Approximation, approximation: Approximation) -> LoopState:
+    """The parameters as those of the family that was asked for."""
+    params = loop.state.params
+    own = approximation.with_factor(drawn_from.location(params), drawn_from.factor(params))
+    return loop._replace(state=loop.state._replace(params=own))
 
 
 def _fall_back(
@@ -156,7 +172,7 @@ def _batch_size(data: Any, batch_size: int | None) -> int | None:
     if data is None or batch_size is not None:
         return batch_size
     _, rows = checked_arrays(data)
-    return min(rows, DEFAULT_BATCH_SIZE)
+    return rows if rows <= FEW_ROWS else DEFAULT_BATCH_SIZE
 
 
 def _budget(budget: int | None, dataset: Dataset, estimator: EstimatorOptions) -> int:
