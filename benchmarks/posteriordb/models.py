@@ -1,4 +1,7 @@
-"""The models, as they are described in words next to the data; nothing is standardised or reparameterised."""
+"""The models, as they are described in words next to the data; nothing is standardised or reparameterised.
+
+Positive parameters are approximated on their logarithms, as Stan and NumPyro do it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,7 +51,7 @@ def linear(
     model = isvi.Model(
         latents={
             "beta": isvi.real(x.shape[1], flat_prior=flat_beta),
-            "sigma": isvi.positive(flat_prior=flat_sigma),
+            "sigma": isvi.positive(via="exp", flat_prior=flat_sigma),
         },
         log_prior=log_prior,
         log_likelihood=lambda z, rows: jnp.sum(norm.logpdf(rows["y"], rows["x"] @ z["beta"], z["sigma"])),
@@ -99,7 +102,7 @@ def autoregression(data: Data) -> Problem:
     def log_likelihood(z: dict[str, Array], rows: dict[str, Array]) -> Array:
         return jnp.sum(norm.logpdf(rows["y"], z["alpha"] + rows["lags"] @ z["beta"], z["sigma"]))
 
-    latents = {"alpha": isvi.real(), "beta": isvi.real(order), "sigma": isvi.positive()}
+    latents = {"alpha": isvi.real(), "beta": isvi.real(order), "sigma": isvi.positive(via="exp")}
     return Problem(isvi.Model(latents, log_prior, log_likelihood), {"y": y[order:], "lags": lags})
 
 
@@ -115,7 +118,7 @@ def diamonds(data: Data) -> Problem:
         return jnp.sum(norm.logpdf(rows["y"], z["Intercept"] + rows["x"] @ z["b"], z["sigma"]))
 
     model = isvi.Model(
-        {"b": isvi.real(x.shape[1]), "Intercept": isvi.real(), "sigma": isvi.positive()},
+        {"b": isvi.real(x.shape[1]), "Intercept": isvi.real(), "sigma": isvi.positive(via="exp")},
         log_prior,
         log_likelihood,
         report=lambda draws: {**draws, "b_Intercept": draws["Intercept"] - draws["b"] @ centre},
@@ -131,7 +134,7 @@ def kilpisjarvi(data: Data) -> Problem:
     def log_likelihood(z: dict[str, Array], rows: dict[str, Array]) -> Array:
         return jnp.sum(norm.logpdf(rows["y"], z["alpha"] + z["beta"] * rows["x"], z["sigma"]))
 
-    latents = {"alpha": isvi.real(), "beta": isvi.real(), "sigma": isvi.positive(flat_prior=True)}
+    latents = {"alpha": isvi.real(), "beta": isvi.real(), "sigma": isvi.positive(via="exp", flat_prior=True)}
     rows = {name: np.asarray(data[name], float) for name in ("x", "y")}
     return Problem(isvi.Model(latents, log_prior, log_likelihood), rows)
 
@@ -148,7 +151,7 @@ def eight_schools(data: Data) -> Problem:
     def report(draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {**draws, "theta": draws["mu"][:, None] + draws["tau"][:, None] * draws["theta_trans"]}
 
-    latents = {"theta_trans": isvi.real(data["J"]), "mu": isvi.real(), "tau": isvi.positive()}
+    latents = {"theta_trans": isvi.real(data["J"]), "mu": isvi.real(), "tau": isvi.positive(via="exp")}
     rows = {name: np.asarray(data[name], float) for name in ("y", "sigma")}
     return Problem(
         isvi.Model(latents, log_prior, log_likelihood, report=report), {**rows, "school": np.arange(data["J"])}
@@ -175,7 +178,7 @@ def garch(data: Data) -> Problem:
 
     latents = {
         "mu": isvi.real(),
-        "alpha0": isvi.positive(),
+        "alpha0": isvi.positive(via="exp"),
         "alpha1": isvi.unit_interval(),
         "beta1_share": isvi.unit_interval(),
     }
@@ -196,7 +199,7 @@ def mixture(data: Data) -> Problem:
         weights = jnp.log(jnp.stack([z["theta"], 1 - z["theta"]]))
         return jnp.sum(logsumexp(weights + norm.logpdf(rows["y"][:, None], z["mu"], z["sigma"]), axis=1))
 
-    latents = {"mu": isvi.ordered(2), "sigma": isvi.positive(2), "theta": isvi.unit_interval()}
+    latents = {"mu": isvi.ordered(2), "sigma": isvi.positive(2, via="exp"), "theta": isvi.unit_interval()}
     return Problem(isvi.Model(latents, log_prior, log_likelihood), {"y": np.asarray(data["y"], float)})
 
 

@@ -5,9 +5,9 @@ the last thousand records, drawn at different parameters, and every update goes 
 by importance sampling, in the coordinates in which q is standard (:mod:`isvi.optim.whitened`).
 
 Draws come from a full-rank Gaussian first, whatever the family: only draws that reach along the posterior's long, thin
-directions show how flat it is there, and a factorised q has none. Once it has settled, what it knows of the curvature is
-kept for the steps of the mean, and q is confined to its family. The fit ends when the nats that are left to gain, and
-those that the records' finite number costs, are together negligible.
+directions show how flat it is there, and a factorised q has none. Once it has settled, what it knows of the curvature
+is kept for the steps of the mean, and q is confined to its family. The fit ends when the nats that are left to gain,
+and those that the records' finite number costs, are together negligible.
 """
 
 from dataclasses import dataclass
@@ -41,6 +41,8 @@ PASS = 20
 PRECISION = 0.1
 """Gradients of little data cost little: the final tolerance is this part of what it is for much data."""
 SETTLED_UPDATES = 2
+PAIRS_PER_DIMENSION = 3
+"""There must be this many effective pairs per dimension before anything counts as settled."""
 MOST_REVERSALS = 3
 """A posterior on which steps had to be taken back this often is not for this method."""
 
@@ -111,9 +113,7 @@ class Whole:
         )
 
 
-def _update(
-    options: Whole, estimator: Estimator, params: Params, memory: Memory, fresh: Bool[Array, ""]
-) -> WholeStore:
+def _update(options: Whole, estimator: Estimator, params: Params, memory: Memory, fresh: Bool[Array, ""]) -> WholeStore:
     """After every record: a step of the approach, or, now and then, an update from the memory."""
     store: WholeStore = memory.store
     approaching = ~store.approach.over
@@ -144,9 +144,7 @@ def _remember(store: WholeStore, record: Record, keep: Bool[Array, ""]) -> Whole
     """Put the record into the oldest slot."""
     slot = jnp.where(keep, store.remembered % STORED_RECORDS, store.records.newest_slot)
     kept = jax.tree.map(lambda new, old: jnp.where(keep, new, old), record, store.records.newest)
-    return store._replace(
-        records=store.records.put(kept, slot), remembered=store.remembered + keep.astype(jnp.int32)
-    )
+    return store._replace(records=store.records.put(kept, slot), remembered=store.remembered + keep.astype(jnp.int32))
 
 
 def _watch(
@@ -201,10 +199,12 @@ def _memory_step(
         free = family.blocks | ~store.confined
     step = newton(whitened, root)
     length = jnp.sqrt(step.squared_length / approximation.dim)
-    left = 0.5 * length**2 + step.uncertainty + curvature.uncertainty(free)
+    left = step.gain + step.uncertainty + curvature.change(free) + curvature.uncertainty(free)
     location = location + factor @ store.trust.shorten(step.step, length)
     factor = factor @ jnp.linalg.cholesky(jnp.linalg.inv(curvature.precision(free)))
     done = left < options.tolerance * jnp.where(store.confined, PRECISION, 1)
+    # With fewer pairs a direction may be missing that nothing points to.
+    done &= whitened.pairs >= PAIRS_PER_DIMENSION * approximation.dim
     moved = store._replace(
         target=approximation.with_factor(location, factor), left=left, settled=jnp.where(done, store.settled + 1, 0)
     )

@@ -80,6 +80,11 @@ class Curvature(NamedTuple):
         values, vectors = jnp.linalg.eigh(jnp.where(free, self.matrix, 0))
         return (vectors * jnp.clip(values, 1 / LARGEST_CHANGE, LARGEST_CHANGE)) @ vectors.T
 
+    def change(self, free: Bool[Array, "dim dim"]) -> Float[Array, ""]:
+        """Nats per entry that q loses because its precision is not the curvature yet."""
+        difference = self.matrix - jnp.eye(self.matrix.shape[0], dtype=self.matrix.dtype)
+        return 0.25 * jnp.sum(jnp.where(free, difference, 0) ** 2) / difference.shape[0]
+
     def uncertainty(self, free: Bool[Array, "dim dim"]) -> Float[Array, ""]:
         """Nats per entry that q loses because its precision comes from finitely many pairs: a relative error r of an
         entry costs r^2 / 4."""
@@ -117,6 +122,8 @@ class Newton(NamedTuple):
     """In coordinates eps."""
     squared_length: Float[Array, ""]
     """step' H step."""
+    gain: Float[Array, ""]
+    """Nats per entry that the whole step, not damped, is predicted to gain."""
     uncertainty: Float[Array, ""]
     """Nats per entry that q loses because its mean comes from finitely many records."""
 
@@ -145,11 +152,13 @@ def newton(records: Whitened, root: Root) -> Newton:
     seen = jnp.sum(records.pair_shares * records.differences * records.answers)
     damping = seen / jnp.sum(records.pair_shares * (records.answers @ root.forward) ** 2)
     damping = jnp.clip(damping, LEAST_DAMPING, 1)
-    carried = damping * records.levels @ root.forward + records.centres @ root.backward.T
-    mean = records.shares @ carried
-    spread = records.shares @ jnp.sum((carried - mean) ** 2, axis=1)
+    pulls, centres = records.levels @ root.forward, records.centres @ root.backward.T
+    mean, whole = (records.shares @ (share * pulls + centres) for share in (damping, 1))
+    spread = records.shares @ jnp.sum((pulls + centres - whole) ** 2, axis=1)
+    dim = mean.shape[0]
     return Newton(
         step=root.forward @ mean,
         squared_length=jnp.sum(mean**2),
-        uncertainty=0.5 * spread / mean.shape[0] / jnp.maximum(records.records - 1, 1),
+        gain=0.5 * jnp.sum(whole**2) / dim,
+        uncertainty=0.5 * spread / dim / jnp.maximum(records.records - 1, 1),
     )
