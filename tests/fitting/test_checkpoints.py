@@ -98,6 +98,14 @@ def test_a_finished_run_resumes_to_itself(tmp_path):
     assert again.seconds == whole.seconds
 
 
+def test_a_model_without_data(tmp_path):
+    model = isvi.Model({"z": isvi.real(2)}, lambda z: norm.logpdf(z["z"], 3.0).sum())
+    stopped = isvi.fit(model, checkpoint=tmp_path, callbacks=[StopAt(1)])
+    resumed = isvi.resume(tmp_path, model)
+    assert stopped.status.kind == "interrupted"
+    assert same_bits(resumed, isvi.fit(model))
+
+
 def test_only_the_latest_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("isvi.fitting.driver.SECONDS_PER_CALL", 1e-9)
     run({"algorithm": isvi.SGD(), "budget": 20}, checkpoint=isvi.Checkpoint(tmp_path, every=0.0, keep=2))

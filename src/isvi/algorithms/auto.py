@@ -23,8 +23,10 @@ from isvi.algorithms.approach import approach, retreat
 from isvi.algorithms.auto_memory import memory_step
 from isvi.algorithms.auto_store import AutoStore, Sizes, remember
 from isvi.algorithms.base import Algorithm, Boolean, Memory
+from isvi.algorithms.whole import LARGEST_DIM, Whole
 from isvi.core.errors import ConfigurationError, require
 from isvi.estimators.base import Estimator
+from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.memory.record import Record
 from isvi.optim.curvature import Curvature
@@ -51,6 +53,12 @@ class Auto:
             ConfigurationError,
             f"tolerance is in nats per entry of the latents and must be positive; got {self.tolerance!r}.",
         )
+
+    def on_whole_data(self, approximation: Approximation, num_batches: int) -> Whole | None:
+        """What to do instead, with ``approximation.full_rank``, where all data is one mini-batch and the latents are
+        few."""
+        small = approximation.gaussian and num_batches == 1 and approximation.dim <= LARGEST_DIM
+        return Whole(self.tolerance, approximation) if small else None
 
     def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
         require(

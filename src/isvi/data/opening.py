@@ -19,8 +19,10 @@ def as_source(data: Any) -> Any:
     return from_maps(data) if not isinstance(data, Source) and is_large_map(data) else data
 
 
-def open_data(data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0) -> Data:
-    """Cut data into mini-batches, by default of 1,000 rows."""
+def open_data(
+    data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0, few_rows: int = DEFAULT_BATCH_SIZE
+) -> Data:
+    """Cut data into mini-batches, by default of 1,000 rows; up to ``few_rows`` in memory are one mini-batch."""
     data = as_source(data)
     if data is None:
         return Dataset.from_arrays(None, batch_size)
@@ -28,5 +30,5 @@ def open_data(data: Any, batch_size: int | None = None, shuffle_seed: int | None
         return Stream(data, min(data.num_rows, DEFAULT_BATCH_SIZE) if batch_size is None else batch_size, shuffle_seed)
     if batch_size is None:
         _, rows = checked_arrays(data)
-        batch_size = min(rows, DEFAULT_BATCH_SIZE)
+        batch_size = rows if rows <= few_rows else min(rows, DEFAULT_BATCH_SIZE)
     return Dataset.from_arrays(data, batch_size, shuffle_seed)

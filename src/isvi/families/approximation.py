@@ -7,12 +7,13 @@ from itertools import accumulate
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from isvi.core.coordinates import Coordinates, lay_out
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.families.base import Factors, Family, LocationScale, Params, Precision
+from isvi.families.block import cover
 from isvi.families.gaussian import MeanField
 
 
@@ -123,6 +124,25 @@ class Approximation:
                 for piece, s in self._slices()
             ]
         )
+
+    def factor(self, params: Params) -> Float[Array, "dim dim"]:
+        """L of z = location + L eps, for a Gaussian approximation."""
+        return jax.scipy.linalg.block_diag(*(piece.factor(part) for piece, part in self._parts(params)))
+
+    def with_factor(self, location: Float[Array, " dim"], factor: Float[Array, "dim dim"]) -> Params:
+        """The Gaussian approximation with this location and, in the entries that it has, this L."""
+        return self._whole([piece.with_factor(location[s], factor[s, s]) for piece, s in self._slices()])
+
+    @property
+    def blocks(self) -> Bool[Array, "dim dim"]:
+        """Which pairs of entries may correlate."""
+        factor_of = self.spread(jnp.arange(self.num_factors))
+        return factor_of[:, None] == factor_of[None, :]
+
+    @property
+    def full_rank(self) -> "Approximation":
+        """One Gaussian with a full covariance over the same flat vector."""
+        return Approximation(self.coordinates, cover([self.dim]))
 
     @property
     def symmetric(self) -> bool:

@@ -99,6 +99,15 @@ class Factors(abc.ABC):
         (Gaussian factors only). Its own precision is the same wherever the family has entries."""
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
 
+    def factor(self, params: Params) -> Float[Array, "dim dim"]:
+        """L of z = location + L eps, lower triangular (Gaussian factors only)."""
+        raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
+
+    def with_factor(self, location: Float[Array, " dim"], factor: Float[Array, "dim dim"]) -> Params:
+        """The parameters with this location and this L, of which only the family's own entries are used (Gaussian
+        factors only)."""
+        raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
+
     def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
         """log phi(eps) with eps = f^{-1}(z, params): what the paper's weights are made of."""
         raise ConfigurationError(

@@ -62,9 +62,20 @@ class GaussianBlocks(LocationScale):
     def match(self, location: Array, precision: Array) -> BlockParams:
         if precision.ndim == 1:
             return self.init(location, precision**-0.5)
-        tiles = precision.reshape(self.count, self.size, self.count, self.size)
-        blocks = tiles[jnp.arange(self.count), :, jnp.arange(self.count)]
-        cholesky = jnp.linalg.cholesky(jnp.linalg.inv(blocks))
+        return self._with_cholesky(location, jnp.linalg.cholesky(jnp.linalg.inv(self._blocks(precision))))
+
+    def factor(self, params: BlockParams) -> Array:
+        return jax.scipy.linalg.block_diag(*params.cholesky)
+
+    def with_factor(self, location: Array, factor: Array) -> BlockParams:
+        return self._with_cholesky(location, self._blocks(factor))
+
+    def _blocks(self, matrix: Array) -> Array:
+        """The blocks on the diagonal."""
+        tiles = matrix.reshape(self.count, self.size, self.count, self.size)
+        return tiles[jnp.arange(self.count), :, jnp.arange(self.count)]
+
+    def _with_cholesky(self, location: Array, cholesky: Array) -> BlockParams:
         diagonal = jnp.diagonal(cholesky, axis1=1, axis2=2)
         factor = jnp.tril(cholesky, -1) + jnp.log(diagonal)[:, :, None] * jnp.eye(self.size, dtype=location.dtype)
         return BlockParams(location, factor)

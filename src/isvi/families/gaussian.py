@@ -49,6 +49,12 @@ class DiagonalGaussian(LocationScale):
         diagonal = precision if precision.ndim == 1 else jnp.diagonal(precision)
         return DiagonalParams(location, -0.5 * jnp.log(diagonal))
 
+    def factor(self, params: DiagonalParams) -> Array:
+        return jnp.diag(self.scale(params))
+
+    def with_factor(self, location: Array, factor: Array) -> DiagonalParams:
+        return self.init(location, jnp.diagonal(factor))
+
     def natural(self, params: DiagonalParams, gradient: DiagonalParams) -> DiagonalParams:
         """The Fisher information is diagonal: 1/sigma^2 for loc and 2 for log sigma."""
         return DiagonalParams(jnp.exp(2 * params.log_scale) * gradient.loc, gradient.log_scale / 2)

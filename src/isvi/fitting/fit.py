@@ -73,7 +73,7 @@ def fit(
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
     setup = prepare(model, data, options, optimizer, num_samples)
     start = setup.start(initial)
-    check_start(setup.target, setup.dataset.first, setup.approximation.draw(setup.keys[1], start, num_samples=8))
+    check_start(setup.target, setup.dataset.first, setup.drawn_from.draw(setup.keys[1], start, num_samples=8))
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
         return _finished(setup, run(setup, begin(setup, start), report), report)
@@ -135,7 +135,9 @@ def resume(
 
 def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | None = None) -> Fit:
     """The result; or the error that ended the run, with the result attached."""
-    fit = Fit.of(setup.model, setup.approximation, setup.dataset, outcome)
+    params = outcome.loop.state.params
+    own = params if outcome.fell_back_at is not None else setup.own(params)
+    fit = Fit.of(setup.model, setup.approximation, setup.dataset, outcome, own)
     if folder is not None:
         _save(fit, folder / "fit.isvi")
     report.end(fit)

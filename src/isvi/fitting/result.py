@@ -68,14 +68,14 @@ class Fit:
     saved_draws: Mapping[str, np.ndarray] | None = None
 
     @classmethod
-    def of(cls, model: Model, approximation: Approximation, dataset: Data, outcome: Outcome) -> "Fit":
-        """What a run came to."""
+    def of(cls, model: Model, approximation: Approximation, dataset: Data, outcome: Outcome, params: Params) -> "Fit":
+        """What a run came to, with its parameters as the approximation's."""
         state = outcome.loop.state
         return cls(
             model,
             approximation,
             dataset,
-            state.params,
+            params,
             outcome.history,
             outcome.status,
             gradients=int(state.gradients),

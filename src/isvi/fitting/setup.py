@@ -13,9 +13,10 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, Method, build
+from isvi.algorithms.whole import LARGEST_DIM, Whole
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.data.opening import Data, open_data
+from isvi.data.opening import DEFAULT_BATCH_SIZE, Data, open_data
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, MeanField, approximate
 from isvi.families.base import Params
@@ -26,6 +27,9 @@ from isvi.model.target import Target
 
 log = logging.getLogger("isvi")
 
+FEW_ROWS = 10_000
+"""So few rows are one mini-batch for ``Auto`` where the latents are few too: without noise between mini-batches less
+has to be averaged."""
 ADAM_SCALE = 0.1
 AUTO_SCALE = 0.001
 
@@ -72,10 +76,29 @@ class Setup:
     def run_key(self) -> PRNGKeyArray:
         return self.keys[2]
 
+    @cached_property
+    def whole(self) -> Whole | None:
+        """What ``Auto`` does where all data is one mini-batch and the latents are few."""
+        if not isinstance(self.algorithm, Auto):
+            return None
+        return self.algorithm.on_whole_data(self.approximation, self.dataset.num_batches)
+
+    @cached_property
+    def drawn_from(self) -> Approximation:
+        """What the records are drawn from, and the parameters belong to, while the method runs."""
+        return self.approximation if self.whole is None else self.approximation.full_rank
+
+    def own(self, params: Params) -> Params:
+        """The method's parameters as those of the family that was asked for."""
+        if self.whole is None:
+            return params
+        return self.approximation.with_factor(self.drawn_from.location(params), self.drawn_from.factor(params))
+
     def method(self) -> Method:
         """The method that was chosen."""
         optimizer = self.optimizer or _default_optimizer(self.budget, self.estimator, self.algorithm)
-        return build(self.estimator.bind(self.target, self.approximation), self.algorithm, optimizer, self.dataset)
+        estimator = self.estimator.bind(self.target, self.drawn_from)
+        return build(estimator, self.whole or self.algorithm, optimizer, self.dataset)
 
     def fallback(self, spent: int) -> Method:
         """Plain Adam, for what is left of the budget: where ``Auto`` had to take its steps back again and again."""
@@ -88,13 +111,16 @@ class Setup:
         scale = self.options.initial_scale
         if scale is None:
             scale = AUTO_SCALE if isinstance(self.algorithm, Auto) else ADAM_SCALE
-        return _start(self.keys[0], self.approximation, self.model, initial, scale)
+        params = _start(self.keys[0], self.approximation, self.model, initial, scale)
+        if self.whole is None:
+            return params
+        return self.drawn_from.with_factor(self.approximation.location(params), self.approximation.factor(params))
 
     def start_over(self, params: Params) -> Params:
         """The start of the fallback: from where the run began, not from where ``Auto`` was, which on mixtures is
         often a worse place than none."""
         width = jnp.full(self.approximation.dim, ADAM_SCALE)
-        return self.approximation.init(self.approximation.location(params), width)
+        return self.approximation.init(self.drawn_from.location(params), width)
 
 
 def prepare(
@@ -106,12 +132,14 @@ def prepare(
 ) -> Setup:
     """Check the model, the data and the choices against each other, and make the open ones."""
     model, data, batch_size = bind(model, data, options.batch_size)
-    dataset = open_data(data, batch_size, shuffle_seed=options.seed)
-    check_model(model, dataset.first)
     approximation = approximate(options.family, model.latents)
     algorithm, estimator = _choices(approximation, options.algorithm, options.estimator, optimizer, num_samples)
+    few_rows = FEW_ROWS if isinstance(algorithm, Auto) and approximation.dim <= LARGEST_DIM else DEFAULT_BATCH_SIZE
+    dataset = open_data(data, batch_size, options.seed, few_rows)
+    check_model(model, dataset.first)
     budget = _budget(options.budget, dataset, estimator)
-    decided = replace(options, algorithm=algorithm, estimator=estimator, batch_size=dataset.batch_size, budget=budget)
+    cut = None if data is None else dataset.batch_size
+    decided = replace(options, algorithm=algorithm, estimator=estimator, batch_size=cut, budget=budget)
     target = make_target(model, approximation.coordinates)
     return Setup(decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget)
 
