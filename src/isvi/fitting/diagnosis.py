@@ -122,7 +122,7 @@ class Diagnosis:
 
     def table(self) -> Table:
         """The entries that are most off."""
-        table = Table(caption=self._caption(), caption_justify="left")
+        table = Table()
         table.add_column("latent")
         for column in self._columns():
             table.add_column(column, justify="right")
@@ -135,7 +135,8 @@ class Diagnosis:
         with console.capture() as capture:
             console.print(self.table())
         told = [f"{self.verdict}: {'; '.join(self.reasons)}.", *(f"  {name:16}{value}" for name, value in self.lines())]
-        return "\n".join([*told, capture.get().rstrip("\n"), *(f"try: {one}." for one in self.advice)])
+        shown = [f"{self._caption()}:", capture.get().rstrip("\n")]
+        return "\n".join([*told, *shown, *(f"try: {one}." for one in self.advice)])
 
     __repr__ = __str__
 
@@ -163,9 +164,9 @@ class Diagnosis:
         ]
 
     def _caption(self) -> str:
-        if len(self.entries.names) <= ROWS_SHOWN:
-            return "as the importance weights see it"
-        return f"the {ROWS_SHOWN} of {len(self.entries.names):,} entries that are most off"
+        count = len(self.entries.names)
+        which = "entries" if count <= ROWS_SHOWN else f"the {ROWS_SHOWN} of {count:,} entries that are most off"
+        return f"{which}, as the importance weights see them"
 
 
 def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], seed: int) -> Diagnosis:

@@ -110,8 +110,8 @@ def _if_poor(evidence: Evidence) -> list[str]:
     advice = _fuller(approximation)
     if not advice:
         advice.append(
-            "fit.resample() cannot mend it: start MCMC from here, with chains at fit.sample(4), or write the model in "
-            "other parameters (non-centred, on a log scale) in which the posterior is closer to a Gaussian"
+            "MCMC, with chains started at fit.sample(4), as fit.resample() is not to be relied on here; or the model "
+            "in other parameters (non-centred, on a log scale), in which the posterior is closer to a Gaussian"
         )
     if approximation.dim >= MANY_ENTRIES:
         advice.append(
