@@ -78,9 +78,10 @@ class Curvature(NamedTuple):
     pairs: Float[Array, ""]
 
     def precision(self, free: Bool[Array, "dim dim"]) -> Float[Array, "dim dim"]:
-        """What the precision of q should become in the entries that it can choose, not too far from the identity."""
+        """What the precision of q should become in the entries that it can choose: half way, in logarithms, to the
+        curvature. All the way can overshoot for ever: in a tail that steepens, a wider q sees more curvature."""
         values, vectors = jnp.linalg.eigh(jnp.where(free, self.matrix, 0))
-        return (vectors * jnp.clip(values, 1 / LARGEST_CHANGE, LARGEST_CHANGE)) @ vectors.T
+        return (vectors * jnp.clip(values, LARGEST_CHANGE**-2, LARGEST_CHANGE**2) ** 0.5) @ vectors.T
 
     def change(self, free: Bool[Array, "dim dim"]) -> Float[Array, ""]:
         """Nats per entry that q loses because its precision is not the curvature yet."""
