@@ -11,6 +11,10 @@ from benchmarks.posteriordb.measure import GOOD_K_HAT, Result
 from benchmarks.posteriordb.models import HARD, REGRESSIONS
 
 NAME = "posteriordb"
+COLUMNS = (
+    *("posterior", "method", "family", "seed", "parameter", "mean_error", "sd_ratio"),
+    *("k_hat", "gradients", "seconds", "compile_seconds", "status"),
+)
 
 
 @dataclass(frozen=True)
@@ -64,22 +68,7 @@ def write(results: list[Result], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{NAME}.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            [
-                "posterior",
-                "method",
-                "family",
-                "seed",
-                "parameter",
-                "mean_error",
-                "sd_ratio",
-                "k_hat",
-                "gradients",
-                "seconds",
-                "compile_seconds",
-                "status",
-            ]
-        )
+        writer.writerow(COLUMNS)
         for result in results:
             shared = [f"{result.k_hat:.3f}", result.gradients, f"{result.seconds:.3f}"]
             shared += [f"{result.compile_seconds:.2f}", result.status]

@@ -41,7 +41,7 @@ PASS = 20
 PRECISION = 0.1
 """Gradients of little data cost little: the final tolerance is this part of what it is for much data."""
 SETTLED_UPDATES = 2
-PAIRS_PER_DIMENSION = 3
+PAIRS_PER_DIMENSION = 10
 """There must be this many effective pairs per dimension before anything counts as settled."""
 MOST_REVERSALS = 3
 """A posterior on which steps had to be taken back this often is not for this method."""

@@ -71,14 +71,17 @@ class Curvature(NamedTuple):
     matrix: Float[Array, "dim dim"]
     noise: Float[Array, " dim"]
     """Variance of every entry of y that it leaves unexplained."""
+    variance: Float[Array, "dim dim"]
+    """Of the estimate, whether or not longer differences have noisier answers (the sandwich estimate)."""
     gram: Float[Array, "dim dim"]
     """Mean of s s'."""
     pairs: Float[Array, ""]
 
     def precision(self, free: Bool[Array, "dim dim"]) -> Float[Array, "dim dim"]:
-        """What the precision of q should become in the entries that it can choose, not too far from the identity."""
+        """What the precision of q should become in the entries that it can choose: half way, in logarithms, to the
+        curvature. All the way can overshoot for ever: in a tail that steepens, a wider q sees more curvature."""
         values, vectors = jnp.linalg.eigh(jnp.where(free, self.matrix, 0))
-        return (vectors * jnp.clip(values, 1 / LARGEST_CHANGE, LARGEST_CHANGE)) @ vectors.T
+        return (vectors * jnp.clip(values, LARGEST_CHANGE**-2, LARGEST_CHANGE**2) ** 0.5) @ vectors.T
 
     def change(self, free: Bool[Array, "dim dim"]) -> Float[Array, ""]:
         """Nats per entry that q loses because its precision is not the curvature yet."""
@@ -88,9 +91,8 @@ class Curvature(NamedTuple):
     def uncertainty(self, free: Bool[Array, "dim dim"]) -> Float[Array, ""]:
         """Nats per entry that q loses because its precision comes from finitely many pairs: a relative error r of an
         entry costs r^2 / 4."""
-        squares = jnp.maximum(jnp.diagonal(self.gram), SMALLEST_EIGENVALUE)
         diagonal = jnp.maximum(jnp.diagonal(self.matrix), 1 / LARGEST_CHANGE)
-        relative = (self.noise / diagonal)[:, None] / (self.pairs * squares * diagonal)[None, :]
+        relative = self.variance / (diagonal[:, None] * diagonal[None, :])
         return 0.25 * jnp.where(free, relative, 0).sum() / relative.shape[0]
 
     def root(self) -> "Root":
@@ -139,9 +141,12 @@ def regress(records: Whitened) -> Curvature:
     right = cross + ridge * jnp.eye(dim, dtype=gram.dtype)
     rotated = basis.T @ (right + right.T) @ basis
     estimate = basis @ (rotated / (sizes[:, None] + sizes[None, :])) @ basis.T
-    unexplained = jnp.sum(records.pair_shares * (y - records.differences @ estimate) ** 2, axis=0)
+    residuals = (y - records.differences @ estimate) ** 2
     freedom = jnp.maximum(1 - dim / (2 * records.pairs), 0.1)
-    return Curvature(estimate, unexplained / freedom, gram, records.pairs)
+    squares = jnp.maximum(jnp.diagonal(gram), SMALLEST_EIGENVALUE)
+    sandwich = (records.pair_shares**2 * residuals).T @ records.differences**2 / squares**2
+    noise = jnp.sum(records.pair_shares * residuals, axis=0)
+    return Curvature(estimate, noise / freedom, sandwich / freedom, gram, records.pairs)
 
 
 def newton(records: Whitened, root: Root) -> Newton:
