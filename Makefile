@@ -33,7 +33,8 @@ types: $(VENV)/.dev  ## Check the types.
 
 check: test lint format-check types  ## All of the above that a change must pass.
 
-benchmark: $(VENV)/.dev  ## Measure what a reuse step costs on this machine.
+benchmark: $(VENV)/.benchmark  ## Compare with rivals, and measure what a reuse step costs, on this machine.
+	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python benchmarks/reuse_cost.py
 
 reproduce: $(VENV)/.dev  ## Reproduce the paper's experiments.
@@ -50,6 +51,10 @@ $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
 	$(INSTALL) ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.benchmark: $(VENV)/.created pyproject.toml constraints.txt
+	$(INSTALL) ".[benchmark]"
+	@touch $@
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "isvi needs Python 3.11 or later; " + sys.executable + " is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'

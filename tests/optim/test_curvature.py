@@ -34,9 +34,9 @@ def test_dense_curvature_is_recovered_without_noise() -> None:
 
 def test_flat_direction_shows_through_noisy_entries() -> None:
     """Every pair has its own matrix, and they agree about one flat direction only: its curvature, 0.01 where that of
-    the others is 1 on average, is then known without noise, up to the ridge, whose weight is 3 against 4 x 2,000 or 4% of
-    0.01. The noise of single entries alone would hide it: the variance left over, about 40, times 10 dimensions over
-    4 x 2,000 is 0.05."""
+    the others is 1 on average, is then known without noise, up to the ridge, whose weight is 3 against 4 x 2,000 or
+    4% of 0.01. The noise of single entries alone would hide it: the variance left over, about 40, times 10
+    dimensions over 4 x 2,000 is 0.05."""
     rng = np.random.default_rng(2)
     basis, _ = np.linalg.qr(rng.normal(size=(10, 10)))
     flat, others = basis[:, 0], basis[:, 1:]

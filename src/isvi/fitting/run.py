@@ -1,6 +1,9 @@
 """A run: from a setup, through its phases, to an outcome."""
 
 import logging
+from contextlib import nullcontext
+
+from threadpoolctl import threadpool_limits
 
 from isvi.algorithms import Method
 from isvi.families.base import Params
@@ -35,7 +38,10 @@ def begin(setup: Setup, start: Params) -> Outcome:
 
 def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoints | None = None) -> Outcome:
     """Go on from an outcome until the run has ended, in whatever phase it is."""
-    with Interruption() as interruption, report:
+    # The small factorisations of a step are LAPACK's, whose threads wait for each other by spinning: on cores that are
+    # shared they take several times as long as one thread does. A model on the host may want its threads.
+    threads = nullcontext() if setup.target.on_host else threadpool_limits(1, "blas")
+    with Interruption() as interruption, threads, report:
 
         def between_calls(outcome: Outcome) -> str | None:
             if checkpoints is not None:
