@@ -33,8 +33,8 @@ def test_equal_densities_have_equal_weights():
 @pytest.mark.parametrize("scale", [0.5, 0.6, 0.8])
 def test_k_hat_of_a_narrow_gaussian(scale):
     """The ratios' tail is Pareto with k = 1 - scale^2 up to a slowly varying factor. Over 1,000 seeds the mean of
-    k-hat was off by at most 0.08 (scale 0.5) and its standard deviation at most 0.14; so over 20 seeds, with five standard
-    errors, the mean is within 0.08 + 5 * 0.14 / sqrt(20) = 0.24 (a right one fails below 6e-7)."""
+    k-hat was off by at most 0.08 (scale 0.5) and its standard deviation at most 0.14; so over 20 seeds, with five
+    standard errors, the mean is within 0.08 + 5 * 0.14 / sqrt(20) = 0.24 (a right one fails below 6e-7)."""
     estimates = [importance(evaluation(scale, seed=seed)).k_hat for seed in range(20)]
     assert np.mean(estimates) == pytest.approx(1 - scale**2, abs=0.24)
 
