@@ -101,7 +101,7 @@ class Diagnosis:
 
     def lines(self) -> list[tuple[str, str]]:
         """Names and values of everything but the entries, as shown."""
-        gap = "" if self.gap is None else f", {self.gap:.2f} below the log evidence"
+        gap = "" if self.gap is None else f", {max(self.gap, 0.0):.2f} below the log evidence"
         lines = [
             ("k-hat", f"{self.k_hat:.2f} (threshold {self.k_threshold:.2f})"),
             ("ELBO", f"{self.elbo}{gap}"),
