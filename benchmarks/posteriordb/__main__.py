@@ -23,7 +23,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Where to write; benchmarks/results by default.")] = None,
 ) -> None:
     """Fit the reference posteriors and compare."""
-    console = Console()
+    console = Console(width=max(120, Console().width))
     try:
         posteriors = find(data, only)
     except DataAbsent as absent:

@@ -72,23 +72,20 @@ def run_isvi(posterior: Posterior, family: str, seed: int) -> Result:
 
 
 def k_hat_of_fit(fit: isvi.Fit, problem: Problem, seed: int) -> float:
-    """k-hat of the joint importance weights p / q."""
-    draws = fit.sample(DRAWS_FOR_K_HAT, seed=seed + 1)
-    latents = {name: draws[name] for name in problem.model.latents}
-    return k_hat(log_joint(problem, latents) - np.asarray(fit.log_prob(draws), float))
-
-
-def log_joint(problem: Problem, draws: dict[str, np.ndarray]) -> np.ndarray:
-    """The log joint at constrained draws, in double precision."""
-    model = problem.model
-
-    def one(z: dict[str, jax.Array]) -> jax.Array:
-        likelihood = model.log_likelihood(z, problem.rows) if model.log_likelihood is not None else 0.0
-        return model.log_prior(z) + likelihood
-
+    """k-hat of the joint importance weights p / q, in double precision and in unconstrained space."""
     with jax.enable_x64(True):
-        exact = {name: jnp.asarray(values, jnp.float64) for name, values in draws.items()}
-        return np.asarray(jax.lax.map(jax.jit(one), exact, batch_size=100))
+        params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), fit.params)
+        draws = fit.approximation.draw(jax.random.key(seed + 1), params, DRAWS_FOR_K_HAT)
+        log_q = jax.vmap(lambda z: fit.approximation.log_density(params, z).sum())(draws)
+    return k_hat(log_joint(problem, fit.approximation, draws) - np.asarray(log_q))
+
+
+def log_joint(problem: Problem, approximation: isvi.Approximation, draws: jax.Array | np.ndarray) -> np.ndarray:
+    """The log joint at draws in unconstrained space, in double precision."""
+    target = isvi.Target(problem.model, approximation.coordinates)
+    with jax.enable_x64(True):
+        exact, rows = jnp.asarray(np.asarray(draws), jnp.float64), jax.tree.map(jnp.asarray, problem.rows)
+        return np.asarray(jax.lax.map(lambda z: target.log_joint(z, rows, 1.0), exact, batch_size=100))
 
 
 def k_hat(log_weights: np.ndarray) -> float:

@@ -18,7 +18,7 @@ from numpyro.infer.initialization import init_to_value
 from numpyro.optim import optax_to_numpyro
 
 import isvi
-from benchmarks.posteriordb.measure import DRAWS_FOR_K_HAT, Result, k_hat
+from benchmarks.posteriordb.measure import DRAWS_FOR_K_HAT, Result, k_hat, log_joint
 from benchmarks.posteriordb.models import Problem
 from benchmarks.posteriordb.reference import Posterior
 
@@ -61,8 +61,13 @@ def run_pathfinder(posterior: Posterior, family: str, seed: int) -> Result:
     """The best normal along one L-BFGS path from where isvi starts."""
     from blackjax.vi import pathfinder
 
-    log_density, coordinates = _log_density(posterior.problem)
-    start = 0.01 * jax.random.normal(jax.random.key(seed), (coordinates.size,))
+    problem = posterior.problem
+    approximation = isvi.approximate(isvi.MeanField(), problem.model.latents)
+    target = isvi.Target(problem.model, approximation.coordinates)
+    start = 0.01 * jax.random.normal(jax.random.key(seed), (approximation.dim,))
+
+    def log_density(z: Array) -> Array:
+        return target.log_joint(z, problem.rows, 1.0)
 
     def run(key: Array, start: Array) -> tuple[Any, Any]:
         state, info = pathfinder.approximate(key, log_density, start, num_samples=200, maxiter=500)
@@ -106,12 +111,6 @@ def _moments(guide: Any, params: Any, q: Any, problem: Problem) -> tuple[Array, 
     return loc, jnp.diag(scale)
 
 
-def _log_density(problem: Problem) -> tuple[Callable[[Array], Array], Any]:
-    coordinates = isvi.approximate(isvi.MeanField(), problem.model.latents).coordinates
-    target = isvi.Target(problem.model, coordinates)
-    return (lambda z: target.log_joint(z, problem.rows, 1.0)), coordinates
-
-
 def _result(
     posterior: Posterior, method: str, family: str, seed: int, location: Array, factor: Array, **counts: Any
 ) -> Result:
@@ -127,11 +126,9 @@ def _from_draws(
     posterior: Posterior, method: str, family: str, seed: int, draws: Any, log_q: Any, **counts: Any
 ) -> Result:
     problem = posterior.problem
-    log_density, coordinates = _log_density(problem)
-    with jax.enable_x64(True):
-        few = jnp.asarray(np.asarray(draws[:DRAWS_FOR_K_HAT]), jnp.float64)
-        log_p = np.asarray(jax.lax.map(jax.jit(log_density), few, batch_size=100))
-    values = jax.device_get(coordinates.constrain(jnp.asarray(draws)))
+    approximation = isvi.approximate(isvi.MeanField(), problem.model.latents)
+    log_p = log_joint(problem, approximation, draws[:DRAWS_FOR_K_HAT])
+    values = jax.device_get(approximation.coordinates.constrain(jnp.asarray(draws)))
     values = values if problem.model.report is None else problem.model.report(values)
     chosen = posterior.pick(values)
     return Result(

@@ -34,7 +34,7 @@ def test_badly_scaled_predictors_need_nothing() -> None:
     exact once converged (pairs cancel the draws' noise); precisions come from a few hundred pairs, so that 20%
     is four standard errors or more of each of them."""
     model, data = regression(scales=np.array([100.0, 1.0, 0.01, 1e-4]), rows=10_000)
-    fit = isvi.fit(model, data, seed=0)
+    fit = isvi.fit(model, data, batch_size=1000, seed=0)
     mean, precision = least_squares(data)
     sd = np.diagonal(precision) ** -0.5
     assert fit.status.kind == "converged"
@@ -59,14 +59,14 @@ def test_full_rank_finds_strong_correlations() -> None:
 
 def test_budget_is_kept() -> None:
     model, data = regression(np.ones(3), rows=5_000)
-    fit = isvi.fit(model, data, budget=40, seed=0)
+    fit = isvi.fit(model, data, batch_size=1000, budget=40, seed=0)
     assert fit.status.kind == "budget"
     assert fit.gradients == 40
 
 
 def test_same_seed_same_bits() -> None:
     model, data = regression(np.ones(3), rows=3_000)
-    first, second = (isvi.fit(model, data, seed=3) for _ in range(2))
+    first, second = (isvi.fit(model, data, batch_size=1000, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first.params.loc, second.params.loc)
 
 

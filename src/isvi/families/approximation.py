@@ -136,7 +136,7 @@ class Approximation:
     @property
     def blocks(self) -> Bool[Array, "dim dim"]:
         """Which pairs of entries may correlate."""
-        factor_of = self.spread(jnp.arange(float(self.num_factors)))
+        factor_of = self.spread(jnp.arange(self.num_factors, dtype=float))
         return factor_of[:, None] == factor_of[None, :]
 
     @property
