@@ -56,8 +56,8 @@ def fit(
             estimator is given, :class:`isvi.ISGD`.
         estimator: how the ELBO's gradient is estimated from them.
         optimizer: any optax optimizer; by default Adam, with a rate that falls to zero over the budget.
-        batch_size: rows per mini-batch; by default 1,000, or all if there are no more than that (for ``Auto`` with up to
-            100 latents' entries: no more than 10,000).
+        batch_size: rows per mini-batch; by default 1,000, or all if there are no more than that (for ``Auto``
+            with at most 100 entries of latents: no more than 10,000).
         num_samples: draws per record; shorthand for the estimator's option of that name.
         budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
         initial: constrained values at which to start, by latent; others start near the image of 0.
