@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, build
+from isvi.algorithms.whole import closest
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.data.arrays import checked_arrays
@@ -33,7 +34,8 @@ log = logging.getLogger("isvi")
 
 DEFAULT_BATCH_SIZE = 1000
 FEW_ROWS = 10_000
-"""So few rows are one mini-batch: without noise between mini-batches less has to be averaged."""
+"""So few rows are one mini-batch for ``Auto`` if the latents are few too: without noise between mini-batches it needs
+far fewer passes over them."""
 ADAM_SCALE = 0.1
 AUTO_SCALE = 0.001
 
@@ -65,7 +67,8 @@ def fit(
             estimator is given, :class:`isvi.ISGD`.
         estimator: how the ELBO's gradient is estimated from them.
         optimizer: any optax optimizer; by default Adam, with a rate that falls to zero over the budget.
-        batch_size: rows per mini-batch; by default 1,000, or all if there are no more than 10,000.
+        batch_size: rows per mini-batch; by default 1,000; all if there are no more than that, or, for ``Auto`` with
+            up to 100 entries of the latents, no more than 10,000.
         num_samples: draws per record; shorthand for the estimator's option of that name.
         budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
         initial: constrained values at which to start, by latent; others start near the image of 0.
@@ -75,11 +78,12 @@ def fit(
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
     """
     model, data, batch_size = bind(model, data, batch_size)
-    dataset = Dataset.from_arrays(data, _batch_size(data, batch_size), shuffle_seed=seed)
-    check_model(model, dataset)
     approximation = approximate(family, model.latents)
-    target = make_target(model, approximation.coordinates)
     algorithm, estimator = _choices(approximation, algorithm, estimator, optimizer, num_samples)
+    batch_size = _batch_size(data, batch_size, approximation, algorithm)
+    dataset = Dataset.from_arrays(data, batch_size, shuffle_seed=seed)
+    check_model(model, dataset)
+    target = make_target(model, approximation.coordinates)
     budget = _budget(budget, dataset, estimator)
     optimizer = optimizer or _default_optimizer(budget, estimator, algorithm)
     jitter_key, start_key, run_key = jax.random.split(jax.random.key(seed), 3)
@@ -117,7 +121,7 @@ def fit(
 def _confined(loop: LoopState, drawn_from: Approximation, approximation: Approximation) -> LoopState:
     """The parameters as those of the family that was asked for."""
     params = loop.state.params
-    own = approximation.with_factor(drawn_from.location(params), drawn_from.factor(params))
+    own = approximation.with_factor(drawn_from.location(params), closest(approximation, drawn_from.factor(params)))
     return loop._replace(state=loop.state._replace(params=own))
 
 
@@ -168,11 +172,14 @@ def _choices(
     return algorithm, estimator if num_samples is None else replace(estimator, num_samples=num_samples)
 
 
-def _batch_size(data: Any, batch_size: int | None) -> int | None:
+def _batch_size(
+    data: Any, batch_size: int | None, approximation: Approximation, algorithm: AlgorithmOptions
+) -> int | None:
     if data is None or batch_size is not None:
         return batch_size
     _, rows = checked_arrays(data)
-    return rows if rows <= FEW_ROWS else DEFAULT_BATCH_SIZE
+    small = isinstance(algorithm, Auto) and algorithm.on_whole_data(approximation, num_batches=1) is not None
+    return min(rows, FEW_ROWS if small and rows <= FEW_ROWS else DEFAULT_BATCH_SIZE)
 
 
 def _budget(budget: int | None, dataset: Dataset, estimator: EstimatorOptions) -> int:
