@@ -6,6 +6,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import isvi
+from isvi.algorithms.whole import closest
 
 
 def straight_line(years: np.ndarray) -> tuple[isvi.Model, dict[str, np.ndarray], np.ndarray, np.ndarray]:
@@ -52,7 +53,19 @@ def test_blocks_get_their_own_correlations() -> None:
         np.testing.assert_allclose(cholesky[block] @ cholesky[block].T @ wanted, np.eye(2), atol=0.1)
 
 
+@pytest.mark.parametrize("family", [isvi.MeanField(), isvi.Block(size=2), isvi.FullRank()])
+def test_closest_member_keeps_the_precision(family: isvi.MeanField | isvi.Block | isvi.FullRank) -> None:
+    """A run that ends before q is confined to its family is answered with the member that KL(q || p) prefers."""
+    approximation = isvi.approximate(family, {"z": isvi.real(4)})
+    square = np.random.default_rng(3).normal(size=(4, 4))
+    covariance = square @ square.T + np.eye(4)
+    found = np.asarray(closest(approximation, jnp.linalg.cholesky(jnp.asarray(covariance, jnp.float32))))
+    wanted = np.linalg.inv(np.where(approximation.blocks, np.linalg.inv(covariance), 0))
+    np.testing.assert_allclose(found @ found.T, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_few_rows_are_one_mini_batch() -> None:
     model, data, *_ = straight_line(np.arange(1900.0, 3100.0))
     assert isvi.fit(model, data, budget=10, seed=0).dataset.num_batches == 1
     assert isvi.fit(model, data, budget=10, batch_size=500, seed=0).dataset.num_batches == 3
+    assert isvi.fit(model, data, budget=10, algorithm=isvi.SGD(), seed=0).dataset.num_batches == 2

@@ -219,13 +219,21 @@ def _confine(
     family: Approximation, approximation: Approximation, store: WholeStore, location: Array, factor: Array
 ) -> WholeStore:
     """End the full-rank phase: what it knows is kept, and q becomes the closest member of the family."""
-    inverse = solve_triangular(factor, jnp.eye(location.shape[0], dtype=factor.dtype), lower=True)
+    target = approximation.with_factor(location, closest(family, factor))
+    trust = store.trust._replace(best=target, elbos=jnp.full_like(store.trust.elbos, jnp.nan))
+    return _begin_anew(store)._replace(confined=jnp.array(True), known=factor, trust=trust, target=target)
+
+
+def closest(family: Approximation, factor: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
+    """L of the member of the family that is closest, in KL(q || p), to a Gaussian p with the given L: their precisions
+    agree in the entries that the family has."""
+    if family.num_factors == 1:
+        return factor
+    inverse = solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
     precision = jnp.where(family.blocks, inverse.T @ inverse, 0)
     scale = jnp.diagonal(precision) ** -0.5
     correlation = precision * scale[:, None] * scale[None, :]
-    target = approximation.with_factor(location, scale[:, None] * jnp.linalg.cholesky(jnp.linalg.inv(correlation)))
-    trust = store.trust._replace(best=target, elbos=jnp.full_like(store.trust.elbos, jnp.nan))
-    return _begin_anew(store)._replace(confined=jnp.array(True), known=factor, trust=trust, target=target)
+    return scale[:, None] * jnp.linalg.cholesky(jnp.linalg.inv(correlation))
 
 
 def _begin_anew(store: WholeStore) -> WholeStore:

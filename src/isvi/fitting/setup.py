@@ -13,7 +13,7 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, Method, build
-from isvi.algorithms.whole import LARGEST_DIM, Whole
+from isvi.algorithms.whole import LARGEST_DIM, Whole, closest
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.data.opening import DEFAULT_BATCH_SIZE, Data, open_data
@@ -92,7 +92,8 @@ class Setup:
         """The method's parameters as those of the family that was asked for."""
         if self.whole is None:
             return params
-        return self.approximation.with_factor(self.drawn_from.location(params), self.drawn_from.factor(params))
+        factor = closest(self.approximation, self.drawn_from.factor(params))
+        return self.approximation.with_factor(self.drawn_from.location(params), factor)
 
     def method(self) -> Method:
         """The method that was chosen."""
