@@ -1,60 +1,53 @@
 """Ctrl-C once stops in good order; twice stops at once."""
 
-import os
+import json
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
-from support import regression
+from support import interrupted_fit
 
 import isvi
+from isvi.fitting.interruption import Interruption
 
 
-class Signals(isvi.Callback):
-    """Sends signals to this process at a row."""
-
-    def __init__(self, number: signal.Signals, times: int = 1, row: int = 20) -> None:
-        self.number, self.times, self.row = number, times, row
-
-    def on_row(self, row):
-        self.row -= 1
-        if self.row == 0:
-            for _ in range(self.times):
-                os.kill(os.getpid(), self.number)
-
-
-def run(callback: isvi.Callback, **options) -> isvi.Fit:
-    return isvi.fit(
-        regression.model(), regression.data(), algorithm=isvi.SGD(), budget=400, callbacks=[callback], **options
-    )
+def interrupted(number: signal.Signals, times: int, folder: Path) -> dict:
+    """In a process of its own: a signal goes to the whole process, and the one that runs the tests has others to do."""
+    command = [sys.executable, interrupted_fit.__file__, str(int(number)), str(times), str(folder)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
 
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, "by hand"), (signal.SIGTERM, "SIGTERM")])
-def test_once_returns_what_there_is(number, words):
-    before = signal.getsignal(number)
-    fit = run(Signals(number))
-    assert fit.status.kind == "interrupted"
-    assert words in fit.status.message
-    assert 80 <= fit.gradients < 400
-    assert signal.getsignal(number) is before
+def test_once_returns_what_there_is_and_saves_it(number, words, tmp_path):
+    ended = interrupted(number, 1, tmp_path)
+    assert ended["kind"] == "interrupted"
+    assert words in ended["message"]
+    assert 80 <= ended["gradients"] < 400
+    assert ended["restored"]
+    assert isvi.load(tmp_path).gradients == ended["gradients"]
+    assert isvi.resume(tmp_path, interrupted_fit.model(), interrupted_fit.data()).gradients == 400
 
 
-def test_what_there_is_was_saved(tmp_path):
-    stopped = run(Signals(signal.SIGINT), checkpoint=tmp_path)
-    assert isvi.load(tmp_path).gradients == stopped.gradients
-    resumed = isvi.resume(tmp_path, regression.model(), regression.data())
-    assert resumed.gradients == 400
-
-
-def test_twice_stops_at_once():
-    with pytest.raises(KeyboardInterrupt):
-        run(Signals(signal.SIGINT, times=2))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_twice_stops_at_once(tmp_path):
+    ended = interrupted(signal.SIGINT, 2, tmp_path)
+    assert ended["raised"]
+    assert ended["restored"]
 
 
 def test_in_another_thread_signals_are_left_alone():
+    before = signal.getsignal(signal.SIGINT)
     found = []
-    thread = threading.Thread(target=lambda: found.append(run(isvi.Callback())))
+
+    def enter() -> None:
+        with Interruption():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    assert found[0].gradients == 400
+    assert found == [before]

@@ -1,0 +1,53 @@
+"""A fit that sends itself signals, in a process of its own: ``python interrupted_fit.py SIGNAL TIMES FOLDER``.
+
+Prints, as JSON, how it ended, and whether the signals' handlers are those from before.
+"""
+
+import json
+import os
+import signal
+import sys
+
+import numpy as np
+from jax.scipy.stats import norm
+
+import isvi
+
+
+class Signals(isvi.Callback):
+    """Sends signals to this process at its twentieth row."""
+
+    def __init__(self, number: int, times: int) -> None:
+        self.number, self.times, self.row = number, times, 20
+
+    def on_row(self, row: object) -> None:
+        self.row -= 1
+        if self.row == 0:
+            for _ in range(self.times):
+                os.kill(os.getpid(), self.number)
+
+
+def model() -> isvi.Model:
+    return isvi.Model(
+        {"w": isvi.real()}, lambda z: norm.logpdf(z["w"]), lambda z, rows: norm.logpdf(rows["y"], z["w"]).sum()
+    )
+
+
+def data() -> dict[str, np.ndarray]:
+    return {"y": np.random.default_rng(0).normal(size=50)}
+
+
+def main(number: int, times: int, folder: str) -> dict[str, object]:
+    try:
+        fit = isvi.fit(
+            model(), data(), algorithm=isvi.SGD(), budget=400, callbacks=[Signals(number, times)], checkpoint=folder
+        )
+    except KeyboardInterrupt:
+        return {"raised": True}
+    return {"raised": False, "kind": fit.status.kind, "message": fit.status.message, "gradients": fit.gradients}
+
+
+if __name__ == "__main__":
+    ended = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    restored = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print(json.dumps({**ended, "restored": restored and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL}))
