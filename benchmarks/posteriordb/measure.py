@@ -66,7 +66,7 @@ def run_isvi(posterior: Posterior, family: str, seed: int) -> Result:
         k_hat=k_hat_of_fit(fit, problem, seed),
         gradients=fit.gradients,
         seconds=fit.history.seconds[-1],
-        compile_seconds=fit.outcome.compile_seconds,
+        compile_seconds=fit.compile_seconds,
         status=fit.status.kind,
     )
 

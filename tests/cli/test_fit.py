@@ -168,10 +168,7 @@ def test_wrong_usage(arguments):
 
 WORDS = ["fit", "summary", "diagnose", "--data", "--out", "--resume", "--json", "--seed", "--budget"]
 NOISE = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
-ARGUMENTS = st.lists(
-    st.one_of(st.sampled_from(WORDS), NOISE.filter(lambda text: text != "demo"), st.integers(-3, 3).map(str)),
-    max_size=6,
-)
+ARGUMENT = st.one_of(st.sampled_from(WORDS), NOISE.filter(lambda text: text != "demo"), st.integers(-3, 3).map(str))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

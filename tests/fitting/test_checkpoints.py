@@ -100,10 +100,10 @@ def test_a_finished_run_resumes_to_itself(tmp_path):
 
 def test_a_model_without_data(tmp_path):
     model = isvi.Model({"z": isvi.real(2)}, lambda z: norm.logpdf(z["z"], 3.0).sum())
-    stopped = isvi.fit(model, checkpoint=tmp_path, callbacks=[StopAt(1)])
+    stopped = isvi.fit(model, budget=400, checkpoint=tmp_path, callbacks=[StopAt(1)])
     resumed = isvi.resume(tmp_path, model)
     assert stopped.status.kind == "interrupted"
-    assert same_bits(resumed, isvi.fit(model))
+    assert same_bits(resumed, isvi.fit(model, budget=400))
 
 
 def test_only_the_latest_are_kept(tmp_path, monkeypatch):

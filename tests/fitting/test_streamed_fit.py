@@ -1,6 +1,7 @@
 """Fits of data larger than memory: the right answer, the same bits after a cut, and no loss when data are bad."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,15 @@ def test_the_posterior_is_the_one_of_data_in_memory(kind: str, tmp_path: Path) -
     assert isinstance(fit.dataset, Stream)
     assert fit.dataset.num_windows == 4
     assert reader_threads() == []
-    # In memory the same fit stops at gaps of 1e-3 to 1e-2 nats, over seeds; a mini-batch that is left out, or counted
-    # twice, moves the optimum by several tenths.
-    assert regression.mean_field_gap(fit.params) < 0.02
+    # With five mini-batches of 30 rows the same fit in memory stops at gaps of up to 0.05 nats; a mini-batch that is
+    # left out, or counted twice, moves the optimum by several tenths.
+    assert regression.mean_field_gap(fit.params) < 0.1
 
 
 def test_the_elbo_is_that_of_all_rows(tmp_path: Path) -> None:
     source = files.make_source("parquet", tmp_path, regression.data())
     fit = isvi.fit(regression.model(), source, batch_size=BATCH_SIZE, algorithm=isvi.SGD(), budget=20, progress=False)
-    in_memory = isvi.Fit(fit.model, fit.approximation, isvi.Dataset.from_arrays(regression.data()), fit.outcome)
+    in_memory = replace(fit, dataset=isvi.Dataset.from_arrays(regression.data()))
     # The same draws and the same rows in another order, in float64.
     assert fit.elbo().value == pytest.approx(in_memory.elbo().value, rel=1e-12)
     assert reader_threads() == []
@@ -151,7 +152,9 @@ def test_external_gradients(tmp_path: Path) -> None:
     fit = isvi.fit(model, source, batch_size=BATCH_SIZE, algorithm=isvi.SGD(), num_samples=2, progress=False)
     assert regression.mean_field_gap(fit.params) < 0.02
     latents = isvi.approximate(isvi.MeanField(), regression.model().latents)
-    in_memory = isvi.Fit(regression.model(), latents, isvi.Dataset.from_arrays(regression.data()), fit.outcome)
+    in_memory = replace(
+        fit, model=regression.model(), approximation=latents, dataset=isvi.Dataset.from_arrays(regression.data())
+    )
     # Rows in float32 on both sides, added up in another order and precision.
     assert fit.elbo().value == pytest.approx(in_memory.elbo().value, rel=1e-6)
     assert reader_threads() == []
