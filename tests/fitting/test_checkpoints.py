@@ -226,3 +226,12 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch, caplog):
 def test_options_are_checked(options):
     with pytest.raises(isvi.ConfigurationError, match="every >= 0"):
         isvi.Checkpoint("run", **options)
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_starts_again(tmp_path):
+    """Killed between the first checkpoint and ``run.json``, which is written last."""
+    whole = run({}, checkpoint=tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(isvi.CheckpointError, match="started again, by isvi"):
+        isvi.resume(tmp_path, regression.model(), regression.data())
+    assert same_bits(run({}, checkpoint=tmp_path), whole)

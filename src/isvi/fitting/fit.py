@@ -14,7 +14,7 @@ from isvi.families import Family, MeanField
 from isvi.fitting.callbacks import Callback, Reporters, reporters
 from isvi.fitting.checkpoints import Checkpoint, Checkpoints
 from isvi.fitting.driver import Outcome
-from isvi.fitting.identity import differences, identify, read_identity, write_identity
+from isvi.fitting.identity import differences, identify, read_identity, refuse_another_run, write_identity
 from isvi.fitting.options import from_json
 from isvi.fitting.result import Fit
 from isvi.fitting.run import begin, run, template
@@ -79,11 +79,13 @@ def fit(
     if checkpoint is None:
         return _finished(setup, run(setup, begin(setup, start), report), report)
     where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-    write_identity(Path(where.folder), identify(setup))
+    folder = Path(where.folder)
+    refuse_another_run(folder)
     with Checkpoints(where) as checkpoints:
         outcome = begin(setup, start)
         checkpoints.save(outcome, wait=True)
-        return _finished(setup, run(setup, outcome, report, checkpoints), report, Path(where.folder))
+        write_identity(folder, identify(setup))  # last: whoever is killed before can start again, after can resume
+        return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
 
 
 def resume(

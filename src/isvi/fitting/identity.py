@@ -99,20 +99,29 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def write_identity(folder: Path, identity: dict[str, Any]) -> None:
-    """Mark a folder as this run's. A folder that already holds a run is refused: nothing is overwritten."""
+def refuse_another_run(folder: Path) -> None:
+    """A folder that already holds a run is refused: nothing is overwritten."""
     require(
         not (folder / FILE).exists(),
         CheckpointError,
         f"{folder} already holds a run. Go on with it by isvi.resume({str(folder)!r}, model, data), or choose another "
         "folder.",
     )
+
+
+def write_identity(folder: Path, identity: dict[str, Any]) -> None:
+    """Mark a folder as this run's."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / FILE, json.dumps(identity, indent=2).encode())
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
-    require((folder / FILE).is_file(), CheckpointError, f"{folder} holds no run: there is no {FILE} in it.")
+    require(
+        (folder / FILE).is_file(),
+        CheckpointError,
+        f"{folder} holds no run: there is no {FILE} in it. A run that ended before its first checkpoint is started "
+        "again, by isvi.fit.",
+    )
     try:
         found = json.loads((folder / FILE).read_text())
     except ValueError as error:
