@@ -93,8 +93,8 @@ def markdown(results: list[Result]) -> str:
         "compilation out. The reference itself, from 10,000 draws, is sure to about 0.01 sd, and its sds to 1%.",
         "",
         "A mean-field Gaussian cannot have the standard deviations of correlated parameters, and its k-hat says so:",
-        "the bar for it is on the means only. Rivals: NumPyro's SVI with AutoNormal or AutoMultivariateNormal, 20,000",
-        "steps of Adam with a cosine schedule on all rows, the best of five rates by its final ELBO (the search is not",
+        "the bar for it is on the means only. Rivals: NumPyro's SVI with AutoNormal or AutoMultivariateNormal, 50,000",
+        "steps of Adam with a cosine schedule on all rows, the best of six rates by its final ELBO (the search is not",
         "counted); and one path of BlackJAX's Pathfinder.",
         "",
     ]

@@ -22,8 +22,8 @@ from benchmarks.posteriordb.measure import DRAWS_FOR_K_HAT, Result, k_hat, log_j
 from benchmarks.posteriordb.models import Problem
 from benchmarks.posteriordb.reference import Posterior
 
-STEPS = 20_000
-RATES = (0.3, 0.1, 0.03, 0.01, 0.003)
+STEPS = 50_000
+RATES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 GUIDES = {"mean field": AutoNormal, "full rank": AutoMultivariateNormal}
 DRAWS_FOR_MOMENTS = 10_000
 DRAWS_FOR_ELBO = 1_000
