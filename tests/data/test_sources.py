@@ -128,7 +128,9 @@ def test_large_row_groups_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("isvi.data.parquet.ROWS_AT_ONCE", 16)
     path = tmp_path / "one.parquet"
     parquet.write_table(pa.table({"a": np.arange(300)}), path, row_group_size=300)
-    chunks = list(Parquet(path).chunks(0, 50, 111))
+    at_once = list(Parquet(path).chunks(0, 50, 111))
+    np.testing.assert_array_equal(np.concatenate([chunk["a"] for chunk in at_once]), np.arange(50, 111))
+    chunks = list(Parquet(path, window_bytes=1_000).chunks(0, 50, 111))
     assert max(len(chunk["a"]) for chunk in chunks) <= 16
     np.testing.assert_array_equal(np.concatenate([chunk["a"] for chunk in chunks]), np.arange(50, 111))
 

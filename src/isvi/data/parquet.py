@@ -85,7 +85,7 @@ class Parquet(Source):
         names = list(dict.fromkeys(column for chosen in self._columns.values() for column in _listed(chosen)))
         done = 0
         with _naming(file.path), _open(file) as opened:
-            for batch in opened.iter_batches(ROWS_AT_ONCE, row_groups=[row_group], columns=names):
+            for batch in self._batches(opened, row_group, names):
                 first, last = max(start - done, 0), min(stop - done, batch.num_rows)
                 done += batch.num_rows
                 if first < last:
@@ -95,6 +95,13 @@ class Parquet(Source):
                 if done >= stop:
                     return
         raise DataError(f"{file.path} ends after {done} rows of row group {row_group}, which should have more.")
+
+    def _batches(self, opened: Any, row_group: int, names: Sequence[str]) -> Iterator[Any]:
+        """The record batches of a row group: at once, which takes half the time, unless it is large."""
+        if opened.metadata.row_group(row_group).total_byte_size <= self.window_bytes // 4:
+            yield from opened.read_row_group(row_group, columns=names).to_batches()
+        else:
+            yield from opened.iter_batches(ROWS_AT_ONCE, row_groups=[row_group], columns=names)
 
     def _converted(self, batch: Any, path: Path, first_row: int) -> Iterator[dict[str, np.ndarray]]:
         """A record batch as arrays, checked, a few rows at a time: what is written stays in the processor's cache."""

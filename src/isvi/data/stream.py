@@ -19,14 +19,12 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.dataset import Batch, Dataset
 from isvi.data.reader import AHEAD, Reader, Stopped
+from isvi.data.room import Rooms
 from isvi.data.schedule import Schedule, Windows, epoch_order
 from isvi.data.source import Source
 
 LEAST_BATCHES = 4
 """Mini-batches in a window, at least."""
-
-ALIGNMENT = 64
-"""Bytes to whose multiples XLA aligns its arrays."""
 
 
 class Stream:
@@ -58,6 +56,7 @@ class Stream:
         self._ends = np.cumsum(source.block_rows[self._blocks])
         self._rest: Any = None
         self._next_epoch: tuple[int, list[int]] = (-1, [])
+        self._rooms = Rooms()
         self._reader = Reader(self._read_window)
 
     @property
@@ -112,6 +111,7 @@ class Stream:
     def release(self) -> None:
         """End the background thread and let go of all windows; they are read again when they are asked for."""
         self._reader.stop()
+        self._rooms.clear()
         self.source.close()
 
     @property
@@ -149,7 +149,7 @@ class Stream:
         places = np.arange(last - first)
         if self._seed is not None and number is not None:
             places = np.random.default_rng((self._seed, number + 1)).permutation(places)
-        arrays = jax.tree.map(lambda spec: _aligned((length, *spec.shape), spec.dtype), self._layout)
+        arrays = jax.tree.map(lambda spec: self._rooms.array((length, *spec.shape), spec.dtype), self._layout)
         leaves, done = jax.tree.leaves(arrays), 0
         for chunk in self._chunks(first, last):
             if stop.is_set():
@@ -159,6 +159,8 @@ class Stream:
             for array, column in zip(leaves, columns, strict=True):
                 array[there] = column
             done += len(there)
+        for array in leaves:
+            array[done:] = 0
         self.source.release()
         return arrays
 
@@ -172,14 +174,6 @@ class Stream:
             if until > first:
                 yield from self.source.chunks(block, first - begin, until - begin)
             first, position = until, position + 1
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Zeros, beginning where JAX can use them without copying them on a CPU."""
-    num_bytes = int(np.prod(shape)) * dtype.itemsize
-    room = np.zeros(num_bytes + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + num_bytes].view(dtype).reshape(shape)
 
 
 def _window_length(source: Source, batch_size: int) -> int:

@@ -3,12 +3,15 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from isvi.algorithms.step import Method
+from isvi.core.compiling import compiled_once
 from isvi.core.errors import DataError
 from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
@@ -64,6 +67,8 @@ class Driver:
     dataset: Data
     key: PRNGKeyArray
     report: Reporter
+    effort: dict[str, Any] | None = None
+    """Compiler options for the loop."""
     on_host: bool = False
     """Whether the model is evaluated on the host, between compiled steps."""
     between_calls: Callable[[Outcome], str | None] = lambda outcome: None
@@ -73,8 +78,8 @@ class Driver:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
         started = time.perf_counter()
         make = make_host_run if self.on_host else make_run
-        run = make(self.method, self.key).lower(outcome.loop, self.dataset.first, jnp.int32(0)).compile()
-        health = jax.jit(self.method.health)
+        run = make(self.method, self.key).lower(outcome.loop, self.dataset.first, jnp.int32(0)).compile(self.effort)
+        health = compiled_once(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         try:
             outcome.status = self._run(run, health, outcome, budget)
@@ -114,7 +119,7 @@ class Driver:
     ) -> tuple[int, str | None]:
         """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one, and why the
         run has to end here, if it has to."""
-        while (done := outcome.gradients) < until and not ended(self.method, outcome.loop):
+        while (done := outcome.gradients) < until and not self._ended(outcome.loop):
             started = time.perf_counter()
             dataset = self._resident(outcome)
             outcome.loop = jax.block_until_ready(run(outcome.loop, dataset, jnp.int32(min(until, done + call))))
@@ -128,7 +133,15 @@ class Driver:
 
     def _resident(self, outcome: Outcome) -> Dataset:
         """The data, or as much of them as is in memory, with the mini-batch that is visited next."""
-        return self.dataset.resident(outcome.loop.schedule, run_keys(self.key)[1])
+        return self.dataset.resident(outcome.loop.schedule, self._schedule_key)
+
+    @cached_property
+    def _schedule_key(self) -> PRNGKeyArray:
+        return run_keys(self.key)[1]
+
+    @cached_property
+    def _ended(self) -> jax.stages.Wrapped:
+        return compiled_once(partial(ended, self.method))
 
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
         loop = outcome.loop
@@ -136,7 +149,7 @@ class Driver:
         gradients, steps = outcome.gradients, int(loop.state.steps)
         outcome.skipped += int(tally.skipped)
         if tally.records:
-            standard_error = float(loop.tally.standard_error)
+            standard_error = tally.standard_error
             outcome.history.append(
                 gradients=gradients,
                 steps=steps,

@@ -20,7 +20,6 @@ from isvi.fitting.result import Fit
 from isvi.fitting.run import begin, run, template
 from isvi.fitting.setup import Options, Setup, prepare
 from isvi.model.binding import Bindable
-from isvi.model.checks import check_start
 from isvi.model.model import Model
 
 log = logging.getLogger("isvi")
@@ -74,7 +73,7 @@ def fit(
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
     setup = prepare(model, data, options, optimizer, num_samples)
     start = setup.start(initial)
-    check_start(setup.target, setup.dataset.first, setup.drawn_from.draw(setup.keys[1], start, num_samples=8))
+    setup.check_start(start)
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
         return _finished(setup, run(setup, begin(setup, start), report), report)

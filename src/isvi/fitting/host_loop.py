@@ -1,5 +1,7 @@
 """The loop for models that are evaluated on the host: compiled between records, never while one is made."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +63,7 @@ class HostRun:
         jax.block_until_ready(self._proceed(loop, newest, YES, NO, none, windows=dataset.windows))
         return self
 
-    def compile(self) -> "HostRun":
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> "HostRun":
         return self
 
     def _steps(

@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from isvi.algorithms.step import Info, Method, State
+from isvi.core.compiling import compiled_once
 from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
 from isvi.data.schedule import Schedule
@@ -39,8 +41,10 @@ class Tally(NamedTuple):
         return Tally(records, mean, squares, self.skipped + info.failed.astype(jnp.int32))
 
     @property
-    def standard_error(self) -> Array:
-        return jnp.sqrt(self.squares / jnp.maximum(self.records - 1, 1) / jnp.maximum(self.records, 1))
+    def standard_error(self) -> float:
+        """On the host."""
+        records = int(self.records)
+        return float(np.sqrt(self.squares / max(records - 1, 1) / max(records, 1)))
 
 
 class LoopState(NamedTuple):
@@ -88,7 +92,7 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
 def start_loop(method: Method, params: object, dataset: Data, key: PRNGKeyArray) -> LoopState:
     """The state before the first step. Compiled as one program: dozens of small ones would take seconds."""
 
-    @jax.jit
+    @compiled_once
     def start(params: object) -> LoopState:
         _, schedule_key = run_keys(key)
         schedule = Schedule.start(schedule_key, dataset.num_batches, dataset.windows)

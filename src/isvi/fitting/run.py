@@ -49,7 +49,9 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
             return interruption.reason or report.stop_reason
 
         def drive(method: Method, outcome: Outcome) -> Outcome:
-            driver = Driver(method, setup.dataset, setup.run_key, report, setup.target.on_host, between_calls)
+            driver = Driver(
+                method, setup.dataset, setup.run_key, report, setup.effort, setup.target.on_host, between_calls
+            )
             return driver.drive(outcome, setup.budget)
 
         if outcome.fell_back_at is None:

@@ -14,6 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from isvi.algorithms import ISGD, SGD, AlgorithmOptions, Auto, Method, build
 from isvi.algorithms.whole import LARGEST_DIM, Whole, closest
+from isvi.core.compiling import compiled_once, effort
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.data.opening import DEFAULT_BATCH_SIZE, Data, open_data
@@ -21,7 +22,7 @@ from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, MeanField, approximate
 from isvi.families.base import Params
 from isvi.model.binding import Bindable, bind, make_target
-from isvi.model.checks import check_model
+from isvi.model.checks import DRAWS, Trial, check_model
 from isvi.model.model import Model
 from isvi.model.target import Target
 
@@ -69,12 +70,28 @@ class Setup:
     @cached_property
     def keys(self) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
         """For the jitter of the start, for trying it out, and for the run."""
-        jitter_key, start_key, run_key = jax.random.split(jax.random.key(self.options.seed), 3)
+        jitter_key, start_key, run_key = compiled_once(lambda seed: tuple(jax.random.split(jax.random.key(seed), 3)))(
+            self.options.seed
+        )
         return jitter_key, start_key, run_key
 
     @property
     def run_key(self) -> PRNGKeyArray:
         return self.keys[2]
+
+    @cached_property
+    def trial(self) -> Trial:
+        return Trial(self.target, self.dataset.first, self.approximation.dim)
+
+    def check_start(self, start: Params) -> None:
+        """Evaluate the model at draws from the initial approximation; everything must be finite."""
+        draw = compiled_once(self.drawn_from.draw, static_argnums=2)
+        self.trial.check(draw(self.keys[1], start, DRAWS))
+
+    @cached_property
+    def effort(self) -> dict[str, Any] | None:
+        """Compiler options for the run."""
+        return effort(self.budget * self.trial.operations_per_gradient)
 
     @cached_property
     def whole(self) -> Whole | None:
@@ -215,7 +232,7 @@ def _start(
     )
     given = {name: np.asarray(value, jnp.result_type(float)) for name, value in given.items()}
 
-    @jax.jit
+    @compiled_once
     def located(key: PRNGKeyArray, given: dict[str, Array]) -> Array:
         keys = jax.random.split(key, len(model.latents))
         values = {
@@ -239,7 +256,7 @@ def _start(
             )
         ),
     )
-    return jax.jit(approximation.init)(location, np.full_like(location, initial_scale))
+    return compiled_once(approximation.init)(location, np.full_like(location, initial_scale))
 
 
 def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Array | None) -> Array:

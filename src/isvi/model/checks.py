@@ -1,23 +1,28 @@
 """Trying a model out before fitting it, so that mistakes are met at the door."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isvi.core.compiling import compiled_once, operations
 from isvi.core.errors import ConfigurationError, IsviError, ModelError, require
-from isvi.data.dataset import Dataset
+from isvi.data.dataset import Batch, Dataset
 from isvi.model.external import ExternalModel, ExternalTarget, check_external_start
 from isvi.model.model import Model
 from isvi.model.target import Target
+
+DRAWS = 8
+"""At how many draws a model is tried."""
 
 
 def check_model(model: Model, dataset: Dataset) -> None:
     """Trace both densities: names, shapes, and which latents they use. Evaluates nothing."""
     if isinstance(model, ExternalModel):
-        return  # cannot be traced: check_start evaluates it once
+        return  # cannot be traced: a Trial evaluates it once
     has_data = dataset.full is not None
     require(
         model.log_likelihood is None or has_data,
@@ -93,22 +98,31 @@ def _row_names(rows: Any) -> set[str]:
     return set(rows) if isinstance(rows, dict) else set()
 
 
-def check_start(target: Target, dataset: Dataset, draws: jax.Array) -> None:
-    """Evaluate the model at draws from the initial approximation; everything must be finite."""
-    if isinstance(target, ExternalTarget):
-        check_external_start(target, dataset, draws)
-        return
+class Trial:
+    """A model at a few draws on one mini-batch: whether it is finite there, and what a gradient costs."""
 
-    def parts(draws: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
-        def likelihood(rows: Any, num_rows: int) -> tuple[jax.Array, jax.Array]:
-            return jax.vmap(jax.value_and_grad(target.log_likelihood), (0, None))(draws, rows)
+    def __init__(self, target: Target, dataset: Dataset, dim: int) -> None:
+        self._target, self._dataset = target, dataset
+        self._lowered: jax.stages.Lowered | None = None
+        if not isinstance(target, ExternalTarget):
+            draws = jax.ShapeDtypeStruct((DRAWS, dim), jnp.result_type(float))
+            self._lowered = compiled_once(partial(_parts, target)).lower(draws, dataset.batch(0))
 
-        return {
-            "log_prior": jax.vmap(jax.value_and_grad(target.log_prior))(draws),
-            "log_likelihood": dataset.batch(0).apply(likelihood),
-        }
+    @property
+    def operations_per_gradient(self) -> float:
+        """Floating-point operations of one model gradient; 0 for a model that JAX does not compile."""
+        return 0.0 if self._lowered is None else operations(self._lowered) / DRAWS
 
-    for label, (values, gradients) in jax.device_get(jax.jit(parts)(draws)).items():
+    def check(self, draws: jax.Array) -> None:
+        """Evaluate the model at draws from the initial approximation; everything must be finite."""
+        if isinstance(self._target, ExternalTarget):
+            check_external_start(self._target, self._dataset, draws)
+        elif self._lowered is not None:
+            _require_finite(self._target, draws, self._lowered.compile()(draws, self._dataset.batch(0)))
+
+
+def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[jax.Array, jax.Array]]) -> None:
+    for label, (values, gradients) in jax.device_get(parts).items():
         if not np.isfinite(values).all():
             draw = int(np.argmin(np.isfinite(values)))
             _refuse_start(target, label, f"is {values[draw]}", draws[draw])
@@ -116,6 +130,18 @@ def check_start(target: Target, dataset: Dataset, draws: jax.Array) -> None:
             draw, entry = np.argwhere(~np.isfinite(gradients))[0]
             name = target.coordinates.labels()[entry]
             _refuse_start(target, label, f"has gradient {gradients[draw, entry]} in {name}", draws[draw])
+
+
+def _parts(target: Target, draws: jax.Array, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
+    """Values and gradients of prior and likelihood at each draw."""
+
+    def likelihood(rows: Any, num_rows: int) -> tuple[jax.Array, jax.Array]:
+        return jax.vmap(jax.value_and_grad(target.log_likelihood), (0, None))(draws, rows)
+
+    return {
+        "log_prior": jax.vmap(jax.value_and_grad(target.log_prior))(draws),
+        "log_likelihood": batch.apply(likelihood),
+    }
 
 
 def _refuse_start(target: Target, label: str, what: str, z: jax.Array) -> None:
