@@ -13,6 +13,7 @@ STYLES = {
     "BlackJAX meanfield_vi": {"color": SKY, "linestyle": "--"},
     "isvi SGD": {"color": GREEN, "linestyle": ":"},
     "isvi I-SGD": {"color": ORANGE, "linestyle": "-."},
+    "PyMC ADVI": {"color": BLACK, "linestyle": "--"},
     "L-BFGS + Laplace": {"color": BLACK},
     "Pathfinder": {"color": PINK},
 }

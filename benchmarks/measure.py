@@ -145,6 +145,11 @@ def checkpoint_counts(budget: int, checkpoints: int) -> list[int]:
     return sorted({round(count) for count in np.geomspace(first, budget, checkpoints)})
 
 
+def sweep_counts(budget: int) -> list[int]:
+    """Where settings are compared: half way, at three quarters, and at the end."""
+    return [-(-budget // 2), -(-budget * 3 // 4), budget]
+
+
 def batch_order(num_batches: int, length: int, seed: int) -> Array:
     """Every pass visits the mini-batches in a new random order."""
     rng = np.random.default_rng([seed, 1])

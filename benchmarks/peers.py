@@ -15,22 +15,38 @@ from benchmarks.figure import draw
 from benchmarks.full_batch import run_laplace, run_pathfinder
 from benchmarks.measure import Run
 from benchmarks.problems import PROBLEMS, Problem
+from benchmarks.pymc_advi import NAME as PYMC
+from benchmarks.pymc_advi import PyMCRacer, why_not
 from benchmarks.report import DEFAULT, write_report
 from benchmarks.rivals import STOCHASTIC, Racer, run_default
 from benchmarks.store import Store
-from benchmarks.tuning import tune
+from benchmarks.tuning import Tunable, tune
 
 BUDGETS = {"d": 100_000, "e": 100_000}
 BUDGET = 30_000
 FULL_BATCH = {"L-BFGS + Laplace": run_laplace, "Pathfinder": run_pathfinder}
-ALL = [DEFAULT, *FULL_BATCH, *STOCHASTIC]
+TUNABLE = [*STOCHASTIC, PYMC]
+ALL = [DEFAULT, *FULL_BATCH, *TUNABLE]
+
+
+def make_racer(problem: Problem, rival: str) -> Tunable:
+    return PyMCRacer(problem) if rival == PYMC else Racer(problem, STOCHASTIC[rival](problem))
+
+
+def without_the_absent(problem: Problem, rivals: list[str]) -> list[str]:
+    """The rivals that can run on a problem; of the one that perhaps cannot, it is said why."""
+    reason = why_not(problem) if PYMC in rivals else None
+    if reason is None:
+        return rivals
+    typer.echo(f"({problem.letter}) {PYMC} is left out: {reason}.")
+    return [rival for rival in rivals if rival != PYMC]
 
 
 def race(problem: Problem, rivals: list[str], seeds: int, rival_seeds: int, budget: int, store: Store) -> None:
     """All runs on one problem that are not in the store yet."""
     for rival in rivals:
-        if rival in STOCHASTIC:
-            _race_stochastic(problem, rival, rival_seeds, budget, store)
+        if rival in TUNABLE:
+            _race_tuned(problem, rival, rival_seeds, budget, store)
             continue
         for seed in range(seeds if rival == DEFAULT else rival_seeds):
             if not store.has(problem.letter, rival, seed):
@@ -43,11 +59,11 @@ def _run_once(problem: Problem, rival: str, seed: int, budget: int) -> Run:
     return FULL_BATCH[rival](problem, seed, budget)
 
 
-def _race_stochastic(problem: Problem, rival: str, seeds: int, budget: int, store: Store) -> None:
+def _race_tuned(problem: Problem, rival: str, seeds: int, budget: int, store: Store) -> None:
     missing = [seed for seed in range(seeds) if not store.has(problem.letter, rival, seed)]
     if not missing:
         return
-    racer = Racer(problem, STOCHASTIC[rival](problem))
+    racer = make_racer(problem, rival)
     setting, budget = tune(problem, rival, racer, budget, store)
     for seed in missing:
         _keep(store, problem, rival, seed, budget, racer.run(setting, seed, budget))
@@ -65,8 +81,8 @@ def _keep(store: Store, problem: Problem, rival: str, seed: int, budget: int, ru
 
 def tune_all(problem: Problem, rivals: list[str], budget: int, store: Store) -> None:
     for rival in rivals:
-        if rival in STOCHASTIC:
-            setting, until = tune(problem, rival, Racer(problem, STOCHASTIC[rival](problem)), budget, store)
+        if rival in TUNABLE:
+            setting, until = tune(problem, rival, make_racer(problem, rival), budget, store)
             typer.echo(f"{time.strftime('%H:%M:%S')} ({problem.letter}) {rival}: {setting}, {until:,} gradients")
 
 
@@ -93,10 +109,11 @@ def main(
         store.forget(letters, chosen)
     for letter in [] if report_only else letters:
         problem, budget = PROBLEMS[letter](), BUDGETS.get(letter, BUDGET) // (10 if quick else 1)
+        present = without_the_absent(problem, chosen)
         if tune_only:
-            tune_all(problem, chosen, budget, store)
+            tune_all(problem, present, budget, store)
             continue
-        race(problem, chosen, 1 if quick else seeds, 1 if quick else rival_seeds, budget, store)
+        race(problem, present, 1 if quick else seeds, 1 if quick else rival_seeds, budget, store)
         conclude(store)
     if report_only:
         conclude(store)

@@ -9,7 +9,7 @@ from benchmarks.measure import Point
 from benchmarks.store import Store, Stored
 
 DEFAULT = "isvi default"
-TUNED = ("NumPyro SVI", "BlackJAX meanfield_vi", "isvi SGD", "isvi I-SGD")
+TUNED = ("NumPyro SVI", "BlackJAX meanfield_vi", "isvi SGD", "isvi I-SGD", "PyMC ADVI")
 LAPLACE = "L-BFGS + Laplace"
 LEVELS = (0.1, 0.01)
 TITLES = {
@@ -136,6 +136,9 @@ lower bound (">"), "never" means that the method ended without reaching it.
   third of the budget, or less where that is enough (`tuning.csv`). The first three take the same steps up to their
   random numbers, and are tuned together. NumPyro and BlackJAX get their mini-batches through the same compiled loop as
   the others.
+- PyMC (`pm.ADVI`) uses Adam with the best of five rates, chosen in the same way; constant, since PyMC has no schedules,
+  and standard deviations of 0.1 at the start. It draws its mini-batches itself, with replacement, and computes in
+  float64 with one thread for linear algebra. Its compilation is that with C code already on disk.
 - `L-BFGS + Laplace`: SciPy's L-BFGS on all rows; the curvature's diagonal is given to it for nothing. Pathfinder:
   BlackJAX's, in float64; an iteration counts as one full gradient, line searches and draws as none.
 - The optimum of (c) is not known: there the reference is the best ELBO of any run, estimated from eight fixed

@@ -32,6 +32,7 @@ from benchmarks.measure import (
     follow,
     good_enough,
     make_advance,
+    sweep_counts,
 )
 from benchmarks.problems import BATCH_SIZE, Problem
 from isvi.fitting.driver import Driver, Outcome
@@ -264,6 +265,14 @@ class Racer:
     rival: Stochastic
     compilation: Time = Time()
 
+    @property
+    def steps_per_gradient(self) -> int:
+        return self.rival.steps_per_gradient
+
+    def schedules(self, budget: int) -> list[tuple[float, float]]:
+        """Horizons and standard deviations at the start that are worth trying."""
+        return [(math.inf, 0.1), (float(budget), 0.1), (float(budget), 0.001)]
+
     @cached_property
     def _side_by_side(self) -> jax.stages.Wrapped:
         def step(settings: Setting, key: Array, states: Any, batch: isvi.Batch) -> tuple[Any, Array]:
@@ -321,7 +330,7 @@ class Racer:
         rows = follow(
             lambda carry, until: self._side_by_side(columns, carry, key, dataset, order, until),
             Carry(states, jnp.int32(0), jnp.int32(0)),
-            [-(-budget // 2), -(-budget * 3 // 4), budget],
+            sweep_counts(budget),
             read,
         )
         return [Run(points, Time(), str(setting)) for setting, points in zip(settings, rows, strict=True)]

@@ -1,6 +1,6 @@
 """Learning rates for the rivals: the best of five, constant or falling along a cosine; more where the best is the
 largest or the smallest of them. The cosine also with standard deviations of 0.001 at the start, where ``isvi.fit``
-starts, instead of NumPyro's 0.1.
+starts, instead of NumPyro's 0.1. PyMC has no schedules: constant only.
 
 One seed with a third of the budget. If a setting comes within 0.01 nat per latent there, shorter budgets are tried,
 with cosines of their length, for as long as one does; the one that was first is kept as it is. Otherwise the setting
@@ -8,10 +8,10 @@ that comes closest is kept, its cosine stretched to the whole budget.
 """
 
 import math
+from typing import Protocol
 
 from benchmarks.measure import Run, Setting
 from benchmarks.problems import Problem
-from benchmarks.rivals import Racer
 from benchmarks.store import Store
 
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3)
@@ -30,7 +30,22 @@ Outcome = tuple[Setting, float, float]
 """A setting, the gap at its end, and when 0.01 nat per latent was reached."""
 
 
-def tune(problem: Problem, rival: str, racer: Racer, budget: int, store: Store) -> tuple[Setting, int]:
+class Tunable(Protocol):
+    """What runs a rival with one setting after another."""
+
+    @property
+    def steps_per_gradient(self) -> int: ...
+
+    def schedules(self, budget: int) -> list[tuple[float, float]]:
+        """Horizons and standard deviations at the start that are worth trying."""
+        ...
+
+    def run(self, setting: Setting, seed: int, budget: int) -> Run: ...
+
+    def sweep(self, settings: list[Setting], seed: int, budget: int) -> list[Run]: ...
+
+
+def tune(problem: Problem, rival: str, racer: Tunable, budget: int, store: Store) -> tuple[Setting, int]:
     """The best setting, and the budget that goes with it. Kept in the store."""
     rival = SAME_STEPS.get(rival, rival)
     if (problem.letter, rival) not in store.tuning():
@@ -52,9 +67,9 @@ def tune(problem: Problem, rival: str, racer: Racer, budget: int, store: Store) 
     return setting._replace(horizon=float(budget) if cosine else math.inf), budget
 
 
-def _sweep(problem: Problem, racer: Racer, budget: int) -> list[Outcome]:
+def _sweep(problem: Problem, racer: Tunable, budget: int) -> list[Outcome]:
     """All five rates, and further ones while the best is at the edge."""
-    rates = list(RATES if racer.rival.steps_per_gradient == 1 else REUSE_RATES)
+    rates = list(RATES if racer.steps_per_gradient == 1 else REUSE_RATES)
     outcomes = _try(problem, racer, rates, budget)
     for _ in range(EXTENSIONS):
         best = min(outcomes, key=lambda outcome: (outcome[2], outcome[1]))[0].rate
@@ -66,9 +81,8 @@ def _sweep(problem: Problem, racer: Racer, budget: int) -> list[Outcome]:
     return outcomes
 
 
-def _try(problem: Problem, racer: Racer, rates: list[float], budget: int) -> list[Outcome]:
-    schedules = [(math.inf, 0.1), (float(budget), 0.1), (float(budget), 0.001)]
-    settings = [Setting(rate, horizon, scale) for rate in rates for horizon, scale in schedules]
+def _try(problem: Problem, racer: Tunable, rates: list[float], budget: int) -> list[Outcome]:
+    settings = [Setting(rate, horizon, scale) for rate in rates for horizon, scale in racer.schedules(budget)]
     runs = racer.sweep(settings, TUNING_SEED, budget)
     # Without a known optimum, minus the ELBO at the end ranks as well as a gap does.
     best = problem.optimum[2] if problem.exact else 0.0
