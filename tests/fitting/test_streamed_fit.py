@@ -52,7 +52,7 @@ def test_the_elbo_is_that_of_all_rows(tmp_path: Path) -> None:
 def advanced(run: Any, loop: LoopState, stream: Stream, key: jax.Array, until: int) -> LoopState:
     """What the driver does."""
     while int(loop.state.gradients) < until:
-        loop = run(loop, stream.resident(loop.schedule, run_keys(key)[1]), jnp.int32(until))
+        loop = run(loop, stream.resident(loop.schedule), jnp.int32(until))
     stream.release()
     return loop
 
