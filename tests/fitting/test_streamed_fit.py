@@ -17,7 +17,7 @@ from support import files, regression
 import isvi
 from isvi.data import Stream
 from isvi.data.reader import THREAD_NAME
-from isvi.fitting.loop import LoopState, make_run, run_keys, start_loop
+from isvi.fitting.loop import LoopState, make_run, start_loop
 
 BATCH_SIZE = 9
 """14 full mini-batches of the regression's 130 rows, in windows of 4, and one of 4 rows."""

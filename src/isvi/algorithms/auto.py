@@ -78,7 +78,7 @@ class Auto:
             update_store=update_store,
             gradient=lambda params, memory: jax.tree.map(jnp.subtract, memory.store.target, params),
             health=lambda params, memory: estimator.health(params, memory.newest.alone()),
-            converged=lambda memory: _converged(self, sizes, memory.store),
+            converged=lambda memory: _converged(self, sizes, estimator.approximation.dim, memory.store),
             gave_up=lambda memory: memory.store.reversals >= MOST_REVERSALS,
             recovers=True,
         )
@@ -113,10 +113,10 @@ def _update(
     return small._replace(records=records)
 
 
-def _converged(options: Auto, sizes: Sizes, store: AutoStore) -> Bool[Array, ""]:
-    """For a whole pass nothing was predicted to be left. The prediction can miss a slow direction that the curvature does
-    not show; but then the ELBO is still rising."""
-    return (store.settled >= sizes.level_records) & (store.trust.rising < options.tolerance)
+def _converged(options: Auto, sizes: Sizes, dim: int, store: AutoStore) -> Bool[Array, ""]:
+    """For a whole pass nothing was predicted to be left. The prediction can miss a slow direction that the curvature
+    does not show; but then the ELBO is still rising."""
+    return (store.settled >= sizes.level_records) & (store.trust.rising < options.tolerance * dim)
 
 
 def _watch(
@@ -130,7 +130,7 @@ def _watch(
 ) -> Trust:
     """Tell the trust region what the newest record says about the ELBO."""
     entropy = estimator.approximation.entropy(params).sum()
-    observed = store.trust.observe(record.batch, record.log_joint.mean() + entropy, estimator.approximation.dim)
+    observed = store.trust.observe(record.batch, record.log_joint.mean() + entropy)
     pass_ended = store.remembered % sizes.level_records == 0
     observed = observed.judge(params, estimator.approximation.dim, pass_ended)
     calm = store.trust._replace(broken=jnp.array(False))

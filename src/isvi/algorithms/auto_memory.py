@@ -124,8 +124,8 @@ def _level(sizes: Sizes, records: Record, weights: Array, store: AutoStore) -> t
 
 
 def _needs_secants(sizes: Sizes) -> bool:
-    """Whether there are more dimensions than pairs will tell about. Otherwise secants, which are long and know nothing of
-    how H changed on the way, do more harm than good."""
+    """Whether there are more dimensions than pairs will tell about. Otherwise secants, which are long and know nothing
+    of how H changed on the way, do more harm than good."""
     return not 0 < sizes.dense_dim <= ALWAYS_DENSE
 
 

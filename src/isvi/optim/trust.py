@@ -26,7 +26,7 @@ STANDARD_ERRORS = 3.0
 
 
 class RecentGains(NamedTuple):
-    """Mean and variance of the mini-batches' gains per dimension over the latest part of a pass."""
+    """Mean and variance of the mini-batches' gains over the latest part of a pass."""
 
     number: Int[Array, ""]
     mean: Float[Array, ""]
@@ -76,10 +76,10 @@ class Trust(NamedTuple):
 
     @property
     def rising(self) -> Float[Array, ""]:
-        """What the ELBO surely gained lately, from one visit of a mini-batch to the next, in nats per dimension."""
+        """What the ELBO surely gained lately, from one visit of a mini-batch to the next, in nats."""
         return self.gains.surely(self.elbos.shape[0])
 
-    def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""], dim: int) -> "Trust":
+    def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""]) -> "Trust":
         """Note the ELBO of a mini-batch under the present parameters."""
         gain = elbo - self.elbos[batch]
         known = jnp.isfinite(gain)
@@ -91,7 +91,7 @@ class Trust(NamedTuple):
             visits=visits,
             mean=mean,
             squares=self.squares + difference * jnp.where(known, gain - mean, 0),
-            gains=self.gains.add(gain / dim, known, self.elbos.shape[0]),
+            gains=self.gains.add(gain, known, self.elbos.shape[0]),
         )
 
     def judge(self, params: Params, dim: int, pass_ended: Bool[Array, ""]) -> "Trust":
