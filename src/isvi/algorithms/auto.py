@@ -10,7 +10,8 @@ as H and G predict it, is negligible.
 
 Older pairs are used for as long as they predict new ones: when the newest records' pairs agree better with the
 stored records reweighted to today's q (importance sampling) than with everything gathered so far, what was gathered
-is given up for the reweighted records.
+is given up for the reweighted records. Mini-batches come in the same order in every pass: the oldest record is always
+the next to be renewed.
 """
 
 from dataclasses import dataclass
