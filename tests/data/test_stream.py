@@ -15,7 +15,7 @@ from support import files
 import isvi
 from isvi.data import Schedule, Stream
 from isvi.data.reader import AHEAD, THREAD_NAME
-from isvi.data.schedule import epoch_order
+from isvi.data.schedule import order_of_visits
 
 ROWS, BATCH_SIZE = 513, 20
 """25 full mini-batches, in windows of 4, and one of 13 rows."""
@@ -38,11 +38,11 @@ def rows_of(dataset: isvi.Dataset, index: int) -> dict[str, np.ndarray]:
 
 def epoch(stream: Stream, number: int = 0) -> list[dict[str, np.ndarray]]:
     """The rows of all mini-batches, by index, as the loop would meet them in one epoch."""
-    order = epoch_order(KEY, jnp.int32(number), stream.num_batches, stream.windows)
+    order = order_of_visits(KEY, stream.num_batches, stream.windows)
     found = {}
     for position, index in enumerate(np.asarray(order)):
         visited = jnp.int32(number * stream.num_batches + position)
-        found[int(index)] = rows_of(stream.resident(Schedule(order, visited), KEY), int(index))
+        found[int(index)] = rows_of(stream.resident(Schedule(order, visited)), int(index))
     stream.release()
     return [found[index] for index in range(stream.num_batches)]
 
@@ -143,9 +143,9 @@ def test_few_windows_are_alive_and_the_thread_ends(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(Stream, "_read_window", counting)
     stream = make_stream("npy", tmp_path)
-    order = epoch_order(KEY, jnp.int32(0), stream.num_batches, stream.windows)
+    order = order_of_visits(KEY, stream.num_batches, stream.windows)
     for position in range(stream.num_batches):
-        stream.resident(Schedule(order, jnp.int32(position)), KEY)
+        stream.resident(Schedule(order, jnp.int32(position)))
         time.sleep(0.01)  # let the thread read as far ahead as it may
         assert len(reader_threads()) == 1
     assert 2 <= most[0] <= 1 + AHEAD
@@ -163,17 +163,16 @@ def test_windows_are_read_before_they_are_asked_for(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Stream, "_read_window", noting)
     stream = make_stream("npy", tmp_path)
-    order = epoch_order(KEY, jnp.int32(0), stream.num_batches, stream.windows)
+    order = order_of_visits(KEY, stream.num_batches, stream.windows)
     ahead = stream._visits(np.asarray(order))
     last_of_epoch = Schedule(order, jnp.int32(stream.num_batches - 1))
-    stream.resident(Schedule(order, jnp.int32(0)), KEY)
+    stream.resident(Schedule(order, jnp.int32(0)))
     stream._reader._executor.shutdown(wait=True)  # type: ignore[union-attr]
     assert numbers == ahead[: 1 + AHEAD]
     stream.release()
     numbers.clear()
-    stream.resident(last_of_epoch, KEY)
+    stream.resident(last_of_epoch)
     stream._reader._executor.shutdown(wait=True)  # type: ignore[union-attr]
-    following = stream._visits(np.asarray(epoch_order(KEY, jnp.int32(1), stream.num_batches, stream.windows)))
-    expected = (stream._visits(np.asarray(order)[-1:]) + following)[: 1 + AHEAD]
+    expected = (stream._visits(np.asarray(order)[-1:]) + ahead)[: 1 + AHEAD]
     assert numbers == [n for i, n in enumerate(expected) if n not in expected[:i]]
     stream.release()

@@ -11,7 +11,7 @@ import isvi
 from isvi.fitting import driver
 
 
-def fitted(budget=1500, seed=0, algorithm=isvi.ISAG(), **options) -> isvi.Fit:  # noqa: B008 (immutable)
+def fitted(budget=3000, seed=0, algorithm=isvi.ISAG(), **options) -> isvi.Fit:  # noqa: B008 (immutable)
     return isvi.fit(
         regression.model(),
         regression.data(),
@@ -31,7 +31,7 @@ def mean_field() -> isvi.Fit:
 
 @pytest.fixture(scope="module")
 def full_rank() -> isvi.Fit:
-    return fitted(family=isvi.FullRank(), budget=3000)
+    return fitted(family=isvi.FullRank())
 
 
 def same_bits(first: isvi.Fit, second: isvi.Fit) -> bool:
@@ -60,10 +60,10 @@ def test_full_rank_finds_the_posterior(full_rank):
 
 def test_counters_and_history(mean_field):
     assert mean_field.status.kind == "budget"
-    assert mean_field.gradients == 1500
+    assert mean_field.gradients == 3000
     assert mean_field.steps >= mean_field.gradients
     rows = mean_field.history.as_arrays()
-    assert rows["gradients"][-1] == 1500
+    assert rows["gradients"][-1] == 3000
     assert np.all(np.diff(rows["gradients"]) > 0)
     assert np.all(np.diff(rows["steps"]) > 0)
     assert np.all(np.isfinite(rows["elbo"]))

@@ -17,7 +17,7 @@ from support import files, regression
 import isvi
 from isvi.data import Stream
 from isvi.data.reader import THREAD_NAME
-from isvi.fitting.loop import LoopState, make_run, run_keys, start_loop
+from isvi.fitting.loop import LoopState, make_run, start_loop
 
 BATCH_SIZE = 9
 """14 full mini-batches of the regression's 130 rows, in windows of 4, and one of 4 rows."""
@@ -52,7 +52,7 @@ def test_the_elbo_is_that_of_all_rows(tmp_path: Path) -> None:
 def advanced(run: Any, loop: LoopState, stream: Stream, key: jax.Array, until: int) -> LoopState:
     """What the driver does."""
     while int(loop.state.gradients) < until:
-        loop = run(loop, stream.resident(loop.schedule, run_keys(key)[1]), jnp.int32(until))
+        loop = run(loop, stream.resident(loop.schedule), jnp.int32(until))
     stream.release()
     return loop
 

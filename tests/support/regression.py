@@ -82,7 +82,7 @@ def run(
             state, schedule = carry
             batch = dataset.batch(schedule.next_index)
             state, info = method.step(jax.random.fold_in(key, number), state, batch)
-            return (state, schedule.advance(key, info.fresh)), info
+            return (state, schedule.advance(info.fresh)), info
 
         start = method.init(params), Schedule.start(key, dataset.num_batches)
         (state, _), infos = jax.lax.scan(step, start, jnp.arange(steps))

@@ -18,6 +18,8 @@ from isvi.memory.record import Record
 
 RECORDS_TO_LOOK = 4
 """Records made before the first step, to learn the scale."""
+WIDENING = 10.0
+"""While looking, no standard deviation grows by more than this factor from one record to the next."""
 LEAST_STEPS = 20
 MOST_STEPS = 300
 AGREEMENT_OF_NOISE = 0.05
@@ -60,7 +62,7 @@ def approach(
     gradient = record.gradient.mean(axis=0)
     slope = _slope(record, scale)
     looking = state.records < RECORDS_TO_LOOK
-    looked, moved = _look(state, gradient, slope, record.share), _move(state, gradient, slope)
+    looked, moved = _look(state, gradient, slope, scale, record.share), _move(state, gradient, slope)
     state = jax.tree.map(lambda one, other: jnp.where(looking, one, other), looked, moved)
     return state, location + jnp.where(looking, 0, state.last_step)
 
@@ -84,7 +86,7 @@ def _slope(record: Record, scale: Float[Array, " dim"]) -> Float[Array, " dim"]:
     return (draws * gradients).sum(axis=0) / (4 * half * scale**2)
 
 
-def _look(state: Approach, gradient: Array, slope: Array, share: Array) -> Approach:
+def _look(state: Approach, gradient: Array, slope: Array, scale: Array, share: Array) -> Approach:
     """Gather the spread of gradients between mini-batches; at the end, guess the precisions from it."""
     records = state.records + 1
     mean = state.mean + (gradient - state.mean) / records
@@ -94,6 +96,8 @@ def _look(state: Approach, gradient: Array, slope: Array, share: Array) -> Appro
     spread = jnp.where(share < 1, share * squares / jnp.maximum(records - 1, 1), mean**2)
     precision = jnp.maximum(spread, slope / records)
     precision = jnp.maximum(precision, 1e-12 * precision.max())
+    # A first record whose slope happens to be near zero must not send the next one to the end of the world.
+    precision = jnp.maximum(precision, (WIDENING * scale) ** -2.0)
     return state._replace(records=records, mean=mean, squares=squares, slope=slope, precision=precision)
 
 

@@ -10,7 +10,8 @@ as H and G predict it, is negligible.
 
 Older pairs are used for as long as they predict new ones: when the newest records' pairs agree better with the
 stored records reweighted to today's q (importance sampling) than with everything gathered so far, what was gathered
-is given up for the reweighted records.
+is given up for the reweighted records. Mini-batches come in the same order in every pass: the oldest record is always
+the next to be renewed.
 """
 
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ class Auto:
             update_store=update_store,
             gradient=lambda params, memory: jax.tree.map(jnp.subtract, memory.store.target, params),
             health=lambda params, memory: estimator.health(params, memory.newest.alone()),
-            converged=lambda memory: memory.store.settled >= sizes.level_records,
+            converged=lambda memory: _converged(self, sizes, estimator.approximation.dim, memory.store),
             gave_up=lambda memory: memory.store.reversals >= MOST_REVERSALS,
             recovers=True,
         )
@@ -111,6 +112,12 @@ def _update(
         ],
     )
     return small._replace(records=records)
+
+
+def _converged(options: Auto, sizes: Sizes, dim: int, store: AutoStore) -> Bool[Array, ""]:
+    """For a whole pass nothing was predicted to be left. The prediction can miss a slow direction that the curvature
+    does not show; but then the ELBO is still rising."""
+    return (store.settled >= sizes.level_records) & (store.trust.rising < options.tolerance * dim)
 
 
 def _watch(

@@ -16,6 +16,8 @@ ALWAYS_DENSE = 200
 be estimated at all, only if a diagonal is not good enough."""
 GOOD_DAMPING = 0.4
 """A diagonal is good enough if its steps need no more damping than this."""
+PERFECT_DAMPING = 0.9
+"""A diagonal whose steps need no damping is all there is to know."""
 PAIRS_PER_DIMENSION = 0.7
 """How many effective pairs per dimension a dense estimate needs."""
 EFFECTIVE_RECORDS = 25
@@ -37,12 +39,15 @@ def memory_step(
     curvature, dense_at = _curvature(sizes, evidence, store)
     point, gradient = _level(sizes, records.records, weights, store)
 
-    store = _take_secant(sizes, store, point, gradient)
-    step = store.secants.solve(gradient, curvature.solve) + point - location
+    if _needs_secants(sizes):
+        store = _take_secant(sizes, store, curvature, point, gradient)
+    way = location - point
+    step = store.secants.solve(gradient, curvature.solve) - way
+    if not _needs_secants(sizes):
+        # Along directions that look flat, go on from where q is, not from where the records were half a pass ago.
+        step += jnp.where(store.remembered >= sizes.level_records, curvature.undetermined(way), 0)
     length = jnp.sqrt(curvature.squared_length(step) / location.shape[0])
     left = 0.5 * length**2 + curvature.uncertainty
-    # The prediction can miss a slow direction that the curvature does not show; then the ELBO is still rising.
-    done = (left < tolerance) & (store.trust.rising < tolerance)
     step = store.trust.shorten(step, length)
     precision = curvature.precision if sizes.dense_dim == 0 or approximation.diagonal else curvature.matrix()
     return store._replace(
@@ -51,7 +56,7 @@ def memory_step(
         dense_at=dense_at,
         target=approximation.match(location + step, precision),
         left=left,
-        settled=jnp.where(done, store.settled + sizes.update_every, 0),
+        settled=jnp.where(left < tolerance, store.settled + sizes.update_every, 0),
     )
 
 
@@ -118,12 +123,19 @@ def _level(sizes: Sizes, records: Record, weights: Array, store: AutoStore) -> t
     return point, jnp.tensordot(shares, records.gradient.mean(axis=1), axes=1)
 
 
-def _take_secant(sizes: Sizes, store: AutoStore, point: Array, gradient: Array) -> AutoStore:
+def _needs_secants(sizes: Sizes) -> bool:
+    """Whether there are more dimensions than pairs will tell about. Otherwise secants, which are long and know nothing
+    of how H changed on the way, do more harm than good."""
+    return not 0 < sizes.dense_dim <= ALWAYS_DENSE
+
+
+def _take_secant(sizes: Sizes, store: AutoStore, curvature: Curvature, point: Array, gradient: Array) -> AutoStore:
     """Every half pass, compare (Z, G) with what they were a pass ago, when all of it came from older records."""
     half = max(sizes.update_every, sizes.level_records // 2)
     crossed = (store.remembered // half) > ((store.remembered - sizes.update_every) // half)
     step, change = point - store.anchors[0, 0], store.anchors[0, 1] - gradient
-    usable = crossed & (store.remembered >= 2 * sizes.level_records)
+    well_known = ~curvature.dense & (curvature.damping > PERFECT_DAMPING)
+    usable = crossed & (store.remembered >= 2 * sizes.level_records) & ~well_known
     added = store.secants.add(step, change)
     secants = jax.tree.map(lambda new, old: jnp.where(usable, new, old), added, store.secants)
     now = jnp.stack([point, gradient])

@@ -1,7 +1,7 @@
 """A data set cut into mini-batches.
 
 Rows are assigned to mini-batches once, at random; after that mini-batch ``b`` is the same rows in every
-epoch, so that what was stored about it stays about it. Only the order of visits changes per epoch
+epoch, so that what was stored about it stays about it, and they are visited in the same order
 (:mod:`isvi.data.schedule`). The last mini-batch may be shorter; nothing is padded or dropped.
 
 Data larger than memory are a :class:`isvi.data.stream.Stream`, which gives out one window at a time: a data set
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.arrays import checked_arrays
@@ -101,7 +101,7 @@ class Dataset:
         """A data set that holds mini-batch 0."""
         return self
 
-    def resident(self, schedule: Schedule, key: PRNGKeyArray) -> "Dataset":
+    def resident(self, schedule: Schedule) -> "Dataset":
         """A data set that holds the mini-batch that the schedule visits next."""
         return self
 

@@ -1,7 +1,8 @@
-"""The order in which mini-batches are visited: every epoch a new random permutation.
+"""The order in which mini-batches are visited: a random permutation, the same in every epoch.
 
-Where the data do not fit in memory, mini-batches come in windows that are in memory together, and the order
-is a permutation of the windows, and of the mini-batches within each.
+So the mini-batch that is visited next is always the one whose stored gradient is the oldest. Where the data do not fit
+in memory, mini-batches come in windows that are in memory together, and the order is a permutation of the windows,
+and of the mini-batches within each.
 """
 
 from typing import NamedTuple
@@ -31,33 +32,22 @@ class Schedule(NamedTuple):
 
     @classmethod
     def start(cls, key: PRNGKeyArray, num_batches: int, windows: Windows | None = None) -> "Schedule":
-        return cls(epoch_order(key, jnp.int32(0), num_batches, windows), jnp.int32(0))
+        return cls(order_of_visits(key, num_batches, windows), jnp.int32(0))
 
     @property
     def next_index(self) -> Int[Array, ""]:
         return self.order[self.visited % self.order.shape[0]]
 
-    def advance(self, key: PRNGKeyArray, used: Bool[Array, ""], windows: Windows | None = None) -> "Schedule":
-        """Move on if the mini-batch was used; draw a new order when an epoch ends."""
-        num_batches = self.order.shape[0]
-        visited = self.visited + used.astype(jnp.int32)
-        epoch_ended = used & (visited % num_batches == 0)
-        order = jax.lax.cond(
-            epoch_ended,
-            lambda: epoch_order(key, visited // num_batches, num_batches, windows),
-            lambda: self.order,
-        )
-        return Schedule(order, visited)
+    def advance(self, used: Bool[Array, ""]) -> "Schedule":
+        """Move on if the mini-batch was used."""
+        return self._replace(visited=self.visited + used.astype(jnp.int32))
 
 
-def epoch_order(
-    key: PRNGKeyArray, epoch: Array, num_batches: int, windows: Windows | None = None
-) -> Int[Array, " batches"]:
-    """The order of one epoch: a function of (key, epoch) only, so that a resumed run sees the same orders."""
-    epoch_key = jax.random.fold_in(key, epoch)
+def order_of_visits(key: PRNGKeyArray, num_batches: int, windows: Windows | None = None) -> Int[Array, " batches"]:
+    """A function of the key only, so that a resumed run sees the same order."""
     if windows is None:
-        return jax.random.permutation(epoch_key, num_batches)
-    batch_key, window_key, rest_key = jax.random.split(epoch_key, 3)
+        return jax.random.permutation(key, num_batches)
+    batch_key, window_key, rest_key = jax.random.split(key, 3)
     num_full = num_batches - windows.has_rest
     num_windows = -(-num_full // windows.length)
     # The shorter mini-batch is visited along with a window drawn at random.

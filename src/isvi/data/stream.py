@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.dataset import Batch, Dataset
-from isvi.data.reader import AHEAD, Reader, Stopped
+from isvi.data.reader import Reader, Stopped
 from isvi.data.room import Rooms
-from isvi.data.schedule import Schedule, Windows, epoch_order
+from isvi.data.schedule import Schedule, Windows
 from isvi.data.source import Source
 
 LEAST_BATCHES = 4
@@ -55,7 +55,6 @@ class Stream:
             self._blocks = np.random.default_rng(shuffle_seed).permutation(self._blocks)
         self._ends = np.cumsum(source.block_rows[self._blocks])
         self._rest: Any = None
-        self._next_epoch: tuple[int, list[int]] = (-1, [])
         self._rooms = Rooms()
         self._reader = Reader(self._read_window)
 
@@ -86,14 +85,12 @@ class Stream:
         outline = Dataset(full, rest if self._rest_rows else None, self.size, self.batch_size)
         return outline.batch(index)
 
-    def resident(self, schedule: Schedule, key: PRNGKeyArray) -> Dataset:
+    def resident(self, schedule: Schedule) -> Dataset:
         """A window that holds the mini-batch that the schedule visits next; the following ones are being read."""
         if self.num_windows == 1:
             return self._reader.get(0)
-        epoch, position = divmod(int(schedule.visited), self.num_batches)
-        ahead = self._visits(np.asarray(schedule.order)[position:])
-        if len(ahead) <= AHEAD:
-            ahead = ahead + self._visits_of_epoch(epoch + 1, key)
+        order, position = np.asarray(schedule.order), int(schedule.visited) % self.num_batches
+        ahead = self._visits(np.concatenate([order[position:], order]))
         return self._reader.get(ahead[0], ahead[1:])
 
     def parts(self) -> Iterator[Dataset]:
@@ -122,12 +119,6 @@ class Stream:
         """The windows that mini-batches belong to, one after the other. The rest belongs to none."""
         numbers = order[order < self.size // self.batch_size] // self._length
         return [int(number) for number in numbers[np.diff(numbers, prepend=-1) != 0]]
-
-    def _visits_of_epoch(self, epoch: int, key: PRNGKeyArray) -> list[int]:
-        if self._next_epoch[0] != epoch:
-            order = epoch_order(key, jnp.int32(epoch), self.num_batches, self.windows)
-            self._next_epoch = epoch, self._visits(np.asarray(order))
-        return self._next_epoch[1]
 
     def _read_window(self, number: int, stop: Event) -> Dataset:
         with jax.enable_x64(self._x64):

@@ -18,7 +18,7 @@ from isvi.data.opening import Data
 from isvi.families.base import Params
 from isvi.fitting.history import History
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run, run_keys
+from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.status import Status
 
@@ -133,11 +133,7 @@ class Driver:
 
     def _resident(self, outcome: Outcome) -> Dataset:
         """The data, or as much of them as is in memory, with the mini-batch that is visited next."""
-        return self.dataset.resident(outcome.loop.schedule, self._schedule_key)
-
-    @cached_property
-    def _schedule_key(self) -> PRNGKeyArray:
-        return run_keys(self.key)[1]
+        return self.dataset.resident(outcome.loop.schedule)
 
     @cached_property
     def _ended(self) -> jax.stages.Wrapped:

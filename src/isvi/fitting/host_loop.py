@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from isvi.algorithms.step import Method
 from isvi.data.dataset import Dataset
-from isvi.data.schedule import Windows
 from isvi.fitting.loop import LoopState, ended, run_keys
 from isvi.memory.record import Record
 
@@ -32,8 +31,8 @@ class HostRun:
     def __init__(self, method: Method, key: PRNGKeyArray) -> None:
         self.last: LoopState | None = None
         self._method = method
-        self._step_key, self._schedule_key = run_keys(key)
-        self._proceed = jax.jit(self._steps, static_argnames="windows")
+        self._step_key, _ = run_keys(key)
+        self._proceed = jax.jit(self._steps)
 
     def __call__(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> LoopState:
         loop = _strongly_typed(loop)
@@ -41,7 +40,7 @@ class HostRun:
         finite: Array | np.ndarray = YES
         fresh = NO
         while True:
-            loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until, windows=dataset.windows)
+            loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until)
             self.last = loop
             if not wanted or not dataset.holds(index):
                 return loop
@@ -60,14 +59,14 @@ class HostRun:
         """Compile the loop, as ``make_run(...).lower(...).compile()`` does, without calling the model."""
         loop = _strongly_typed(loop)
         newest, none = loop.state.memory.newest, jnp.int32(0)
-        jax.block_until_ready(self._proceed(loop, newest, YES, NO, none, windows=dataset.windows))
+        jax.block_until_ready(self._proceed(loop, newest, YES, NO, none))
         return self
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> "HostRun":
         return self
 
     def _steps(
-        self, loop: LoopState, record: Record, finite: Array, fresh: Array, until: Array, windows: Windows | None
+        self, loop: LoopState, record: Record, finite: Array, fresh: Array, until: Array
     ) -> tuple[LoopState, Request]:
         """A step with the record, if it is fresh; then steps that reuse it, until another is wanted or the budget
         is used. One loop for both, since a record once taken in is the newest."""
@@ -88,7 +87,7 @@ class HostRun:
         def step(carry: tuple[LoopState, Array]) -> tuple[LoopState, Array]:
             loop, fresh = carry
             state, info = self._method.advance(loop.state, record, fresh, finite | ~fresh)
-            schedule = loop.schedule.advance(self._schedule_key, info.fresh, windows)
+            schedule = loop.schedule.advance(info.fresh)
             return LoopState(state, schedule, loop.tally.add(info)), jnp.array(NO)
 
         loop, _ = jax.lax.while_loop(takes_step, step, (loop, fresh))

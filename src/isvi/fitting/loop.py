@@ -65,10 +65,10 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     """``run(loop, dataset, until)``: take steps until that many model gradients were evaluated in all, or the next
     mini-batch is not in memory.
 
-    Every random number is a function of (key, step) or (key, epoch): how often the host interrupts the loop
+    Every random number is a function of (key, step): how often the host interrupts the loop
     does not change what is computed.
     """
-    step_key, schedule_key = run_keys(key)
+    step_key, _ = run_keys(key)
 
     def going_on(until: Array, dataset: Dataset, loop: LoopState) -> Array:
         held = dataset.holds(loop.schedule.next_index)
@@ -77,7 +77,7 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     def one_step(dataset: Dataset, loop: LoopState) -> LoopState:
         key = jax.random.fold_in(step_key, loop.state.steps)
         state, info = method.step(key, loop.state, dataset.batch(loop.schedule.next_index))
-        schedule = loop.schedule.advance(schedule_key, info.fresh, dataset.windows)
+        schedule = loop.schedule.advance(info.fresh)
         return LoopState(state, schedule, loop.tally.add(info))
 
     @jax.jit

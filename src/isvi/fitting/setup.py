@@ -32,6 +32,9 @@ FEW_ROWS = 10_000
 """So few rows are one mini-batch for ``Auto`` where the latents are few too: without noise between mini-batches less
 has to be averaged."""
 ADAM_SCALE = 0.1
+ADAM_RATE = 0.05
+FALLBACK_RATE = 0.1
+"""Of Adam where ``Auto`` hands over to it: posteriors with several modes, of which larger steps find better ones."""
 AUTO_SCALE = 0.001
 
 
@@ -121,7 +124,7 @@ class Setup:
     def fallback(self, spent: int) -> Method:
         """Plain Adam, for what is left of the budget: where ``Auto`` had to take its steps back again and again."""
         estimator, algorithm = Reparameterization(), SGD()
-        optimizer = _default_optimizer(max(1, self.budget - spent), estimator, algorithm)
+        optimizer = _default_optimizer(max(1, self.budget - spent), estimator, algorithm, FALLBACK_RATE)
         return build(estimator.bind(self.target, self.approximation), algorithm, optimizer, self.dataset)
 
     def start(self, initial: Mapping[str, Any] | None = None) -> Params:
@@ -198,14 +201,14 @@ def _budget(budget: int | None, dataset: Data, estimator: EstimatorOptions) -> i
 
 
 def _default_optimizer(
-    budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions
+    budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions, rate: float = ADAM_RATE
 ) -> optax.GradientTransformation:
     """Adam with a rate that falls to zero at about the end of the budget."""
     if isinstance(algorithm, Auto):
         return optax.sgd(1.0)  # Auto's gradient is the step itself
     steps_per_record = 1 / (1 - algorithm.t) if isinstance(algorithm, ISGD) and algorithm.policy is None else 1
     steps = max(1, round(budget / estimator.num_samples * steps_per_record))
-    return optax.adam(optax.cosine_decay_schedule(0.05, steps))
+    return optax.adam(optax.cosine_decay_schedule(rate, steps))
 
 
 def _start(

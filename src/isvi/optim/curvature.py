@@ -22,6 +22,8 @@ RIDGE = 3.0
 
 SMALLEST_EIGENVALUE = 1e-5
 """Of a whitened matrix with eigenvalues around 1, in single precision."""
+CARRIED_FLOOR = 0.1
+"""How much of the floor of an eigenvalue counts when a gradient is carried from one point to another."""
 NOISE_LIKE_ANSWERS = 0.5
 """How much of the answers' covariance counts as noise while there are no more pairs than dimensions."""
 
@@ -107,16 +109,17 @@ class Curvature(NamedTuple):
     scale: Float[Array, " dim"]
     vectors: Float[Array, "dense dense"]
     values: Float[Array, " dense"]
+    """Eigenvalues, raised to what can be told from noise."""
+    carried: Float[Array, " dense"]
+    """Eigenvalues as they were found, or a tenth of what they were raised to."""
     uncertainty: Float[Array, ""]
     """Nats per entry that q loses because its precisions come from finitely many pairs."""
 
     @classmethod
     def diagonal(cls, precision: Float[Array, " dim"], dense_dim: int) -> "Curvature":
-        one = jnp.ones((), precision.dtype)
+        one, ones = jnp.ones((), precision.dtype), jnp.ones(dense_dim, precision.dtype)
         eye = jnp.eye(dense_dim, dtype=precision.dtype)
-        return cls(
-            precision, one, jnp.array(False), precision**-0.5, eye, jnp.ones(dense_dim, precision.dtype), one * jnp.inf
-        )
+        return cls(precision, one, jnp.array(False), precision**-0.5, eye, ones, ones, one * jnp.inf)
 
     def solve(self, gradient: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """H^{-1} g, damped where H is known by its diagonal only."""
@@ -125,6 +128,15 @@ class Curvature(NamedTuple):
             return by_diagonal
         by_eigenbasis = self.vectors @ ((self.vectors.T @ (gradient * self.scale)) / self.values)
         return jnp.where(self.dense, self.scale * by_eigenbasis, by_diagonal)
+
+    def undetermined(self, way: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """The part of a way along which the gradient changed by less than H says: H is raised to what can be told from
+        noise, which is right for a step, and too much for carrying a gradient from one end of the way to the other.
+        """
+        if self.values.shape[0] == 0:
+            return jnp.zeros_like(way)
+        along = (1 - self.carried / self.values) * (self.vectors.T @ (way / self.scale))
+        return jnp.where(self.dense, self.scale * (self.vectors @ along), 0)
 
     def squared_length(self, step: Float[Array, " dim"]) -> Float[Array, ""]:
         """step' H step."""
@@ -189,7 +201,7 @@ def fit_dense(evidence: Evidence, diagonal: Curvature) -> Curvature:
     reach = jnp.maximum(jnp.sum(vectors * (gram @ vectors), axis=0), 1e-6)
     variance = jnp.maximum(jnp.sum(vectors * (noise @ vectors), axis=0), 0) / (reach * pairs)
     floor = jnp.maximum(jnp.sqrt(dim * variance), SMALLEST_EIGENVALUE)
-    values = jnp.maximum(jnp.abs(values), floor)
+    carried, values = (jnp.maximum(jnp.abs(values), share * floor) for share in (CARRIED_FLOOR, 1.0))
     residual = jnp.maximum(jnp.diagonal(noise), 0) * evidence.weight / scale**2
     fitted = jnp.clip(jnp.sum(vectors**2 * values, axis=1), 0.5, 2.0) * diagonal.precision
     return Curvature(
@@ -199,6 +211,7 @@ def fit_dense(evidence: Evidence, diagonal: Curvature) -> Curvature:
         scale=scale,
         vectors=vectors,
         values=values,
+        carried=carried,
         uncertainty=_uncertainty(evidence, residual, fitted),
     )
 

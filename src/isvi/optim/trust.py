@@ -25,6 +25,33 @@ STANDARD_ERRORS = 3.0
 """... if it is this many standard errors from nothing."""
 
 
+class RecentGains(NamedTuple):
+    """Mean and variance of the mini-batches' gains over the latest part of a pass."""
+
+    number: Int[Array, ""]
+    mean: Float[Array, ""]
+    variance: Float[Array, ""]
+
+    def add(self, gain: Float[Array, ""], known: Bool[Array, ""], num_batches: int) -> "RecentGains":
+        number = self.number + 1
+        rate = 1 / jnp.minimum(number, _horizon(num_batches)).astype(gain.dtype)
+        difference = gain - self.mean
+        variance = (1 - rate) * (self.variance + rate * difference**2)
+        added = RecentGains(number, self.mean + rate * difference, variance)
+        return jax.tree.map(lambda new, old: jnp.where(known, new, old), added, self)
+
+    def surely(self, num_batches: int) -> Float[Array, ""]:
+        """The mean less two standard errors."""
+        # An average that forgets at a rate of 1 / n is as uncertain as one over 2 n.
+        counted = jnp.minimum(self.number, 2 * _horizon(num_batches))
+        error = jnp.sqrt(self.variance / jnp.maximum(counted - 1, 1))
+        return jnp.where(self.number > 2, self.mean - 2 * error, jnp.inf)
+
+
+def _horizon(num_batches: int) -> int:
+    return max(5, num_batches // 5)
+
+
 class Trust(NamedTuple):
     """What is known about the last steps."""
 
@@ -36,8 +63,7 @@ class Trust(NamedTuple):
     visits: Int[Array, ""]
     mean: Float[Array, ""]
     squares: Float[Array, ""]
-    rising: Float[Array, ""]
-    """What the ELBO surely gained over the last pass, in nats per dimension: its gain less two standard errors."""
+    gains: "RecentGains"
     broken: Bool[Array, ""]
     """Whether the steps since ``best`` are to be called off."""
 
@@ -45,7 +71,13 @@ class Trust(NamedTuple):
     def start(cls, params: Params, num_batches: int, dtype: jnp.dtype) -> "Trust":
         zero = jnp.zeros((), dtype)
         unvisited = jnp.full(num_batches, jnp.nan, dtype)
-        return cls(zero + LONGEST_STEP, params, unvisited, jnp.int32(0), zero, zero, zero + jnp.inf, jnp.array(False))
+        gains = RecentGains(jnp.int32(0), zero, zero)
+        return cls(zero + LONGEST_STEP, params, unvisited, jnp.int32(0), zero, zero, gains, jnp.array(False))
+
+    @property
+    def rising(self) -> Float[Array, ""]:
+        """What the ELBO surely gained lately, from one visit of a mini-batch to the next, in nats."""
+        return self.gains.surely(self.elbos.shape[0])
 
     def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""]) -> "Trust":
         """Note the ELBO of a mini-batch under the present parameters."""
@@ -59,6 +91,7 @@ class Trust(NamedTuple):
             visits=visits,
             mean=mean,
             squares=self.squares + difference * jnp.where(known, gain - mean, 0),
+            gains=self.gains.add(gain, known, self.elbos.shape[0]),
         )
 
     def judge(self, params: Params, dim: int, pass_ended: Bool[Array, ""]) -> "Trust":
@@ -78,7 +111,7 @@ class Trust(NamedTuple):
             visits=jnp.where(ended, 0, self.visits),
             mean=jnp.where(ended, 0, self.mean),
             squares=jnp.where(ended, 0, self.squares),
-            rising=jnp.where(better & (self.visits > 2), (self.mean - 2 * error) / dim, self.rising),
+            gains=jax.tree.map(lambda old: jnp.where(worse, 0, old), self.gains),
             broken=worse,
         )
 
