@@ -76,7 +76,9 @@ def _evidence(sizes: Sizes, records: Record, weights: Array, store: AutoStore) -
     per_record = pairs.draws.shape[0] // weights.shape[0]
     newest = jnp.repeat(store.made_at >= store.remembered - sizes.update_every, per_record)
     weights = jnp.repeat(weights, per_record)
-    new = Pairs(*jax.tree.map(lambda leaf: jnp.where(newest[:, None], leaf, 0), pairs))
+    # Only these few are added: sums over all records would cost more than the model does.
+    _, newest_slots = jax.lax.top_k(store.made_at, sizes.update_every)
+    new = Pairs.of(jax.tree.map(lambda leaf: leaf[newest_slots], records))
     scale = store.curvature.precision**-0.5
     reweighted = Evidence.of(pairs, jnp.where(newest, 0, weights), dense_dim=0)
     worse = CLEARLY_WORSE * reweighted.misses(new, scale) < store.evidence.misses(new, scale)
@@ -84,7 +86,7 @@ def _evidence(sizes: Sizes, records: Record, weights: Array, store: AutoStore) -
     return jax.lax.cond(
         outdated,
         lambda: Evidence.of(pairs, weights, sizes.dense_dim),
-        lambda: store.evidence + Evidence.of(pairs, newest.astype(weights.dtype), sizes.dense_dim),
+        lambda: store.evidence + Evidence.of(new, jnp.ones_like(weights, shape=len(new.draws)), sizes.dense_dim),
     )
 
 
