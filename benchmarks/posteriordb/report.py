@@ -97,10 +97,10 @@ def markdown(results: list[Result]) -> str:
         "steps of Adam with a cosine schedule on all rows, the best of six rates by its final ELBO (the search is not",
         "counted); and one path of BlackJAX's Pathfinder.",
         "",
-        "With few rows no Gaussian has the right standard deviation of a noise scale: for n rows, p coefficients and flat",
-        "priors, the best one has an sd of log sigma of sqrt(1 / (2 n - 2)), the posterior one of about",
-        "sqrt(1 / (2 (n - p) - 2)). On mesquite (46 rows, 7 coefficients) that is a ratio of 0.91 for log sigma, and of 0.89",
-        "for sigma. `fit.resample(4000)` brings it to 1.00 - 1.02.",
+        "With few rows no Gaussian has the right standard deviation of a noise scale: for n rows, p coefficients and",
+        "flat priors, the best one has an sd of log sigma of sqrt(1 / (2 n - 2)), the posterior one of about",
+        "sqrt(1 / (2 (n - p) - 2)). On mesquite (46 rows, 7 coefficients) that is a ratio of 0.91 for log sigma, and of",
+        "0.89 for sigma. `fit.resample(4000)` brings it to 1.00 - 1.02.",
         "",
     ]
     if failed:
