@@ -99,7 +99,7 @@ def markdown(results: list[Result]) -> str:
         "",
         "With few rows no Gaussian has the right standard deviation of a noise scale: for n rows, p coefficients and",
         "flat priors, the best one has an sd of log sigma of sqrt(1 / (2 n - 2)), the posterior one of about",
-        "sqrt(1 / (2 (n - p) - 2)). On mesquite (46 rows, 7 coefficients) that is a ratio of 0.91 for log sigma, and of",
+        "sqrt(1 / (2 (n - p) - 2)). On mesquite (46 rows, 7 coefficients) that is 0.91 times for log sigma, and",
         "0.89 for sigma. `fit.resample(4000)` brings it to 1.00 - 1.02.",
         "",
     ]
