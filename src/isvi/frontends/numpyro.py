@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from isvi.core.latents import Latent, real
 from isvi.data.arrays import checked_arrays
 from isvi.data.opening import DEFAULT_BATCH_SIZE
 from isvi.data.source import Source
+from isvi.frontends.numpyro_rows import ArrayRows, NoRows, PlateRows, SourceRows
 from isvi.model.binding import Bound
 from isvi.model.model import Model
 
@@ -95,104 +96,6 @@ class NumpyroModel:
             return _bind_rows(self, PlateRows(name, size), batch_size or subsample_size)
         traced = TracedModel(self, NoRows(), 1)
         return Bound(traced.model(frozenset()), None, batch_size)
-
-
-class ArrayRows(NamedTuple):
-    """Data passed to the fit: a mini-batch is given to the model as arguments."""
-
-    arrays: Any
-    size: int
-
-    @property
-    def data(self) -> Any:
-        return self.arrays
-
-    def arguments(self, rows: Any) -> tuple[tuple, dict]:
-        return _as_arguments(rows)
-
-    def plates(self, rows: Any) -> "DataPlates":
-        return DataPlates(self.size, jnp.arange(len(jax.tree.leaves(rows)[0])))
-
-
-class SourceRows(NamedTuple):
-    """Data larger than memory: a mini-batch is given to the model as arguments, and the first one tells the shapes."""
-
-    source: Source
-    head: Any
-
-    @property
-    def size(self) -> int:
-        return self.source.num_rows
-
-    @property
-    def data(self) -> Any:
-        return self.head
-
-    def arguments(self, rows: Any) -> tuple[tuple, dict]:
-        return _as_arguments(rows)
-
-    def plates(self, rows: Any) -> "DataPlates":
-        return DataPlates(self.size, jnp.arange(len(jax.tree.leaves(rows)[0])))
-
-
-class PlateRows(NamedTuple):
-    """Data bound to the model, which a plate with ``subsample_size`` picks rows of: a mini-batch is its indices."""
-
-    plate: str
-    size: int
-
-    @property
-    def data(self) -> dict[str, np.ndarray]:
-        return {self.plate: np.arange(self.size, dtype=np.int32)}
-
-    def arguments(self, rows: Any) -> tuple[tuple, dict]:
-        return (), {}
-
-    def plates(self, rows: dict[str, Array]) -> "DataPlates":
-        return DataPlates(self.size, rows[self.plate], self.plate)
-
-
-class NoRows(NamedTuple):
-    """No mini-batches: every evaluation uses all that the model was bound to."""
-
-    size: int = 1
-
-    @property
-    def data(self) -> None:
-        return None
-
-    def arguments(self, rows: None) -> tuple[tuple, dict]:
-        return (), {}
-
-    def plates(self, rows: None) -> "DataPlates":
-        return DataPlates(-1, jnp.arange(0))
-
-
-class DataPlates(Messenger):
-    """Makes plates over the data as long as the mini-batch, and takes out the scales that plates add.
-
-    A plate is over the data if it has the name given, or else as many entries as the data have rows. Any other
-    plate with a ``subsample_size`` is taken in full. No plate draws random indices, which would cost a permutation
-    of all rows for every evaluation.
-    """
-
-    def __init__(self, size: int, indices: Array, name: str | None = None) -> None:
-        super().__init__()
-        self.size, self.indices, self.name = size, indices, name
-        self.scales: dict[str, float] = {}
-
-    def process_message(self, msg: Site) -> None:
-        if msg["type"] == "plate":
-            size = msg["args"][0]
-            over_data = msg["name"] == self.name if self.name else size in (self.size, len(self.indices))
-            indices = self.indices if over_data else jnp.arange(size)
-            msg["value"], msg["args"] = indices, (size, len(indices))
-            self.scales[msg["name"]] = size / len(indices)
-        elif msg["type"] == "subsample" and self.name is None:
-            msg["kwargs"]["event_dim"] = None  # the rows are those of the mini-batch already
-        elif msg["type"] == "sample" and msg.get("scale") is not None:
-            for frame in msg["cond_indep_stack"]:
-                msg["scale"] = msg["scale"] / self.scales.get(frame.name, 1.0)
 
 
 @dataclass(frozen=True)
@@ -505,10 +408,3 @@ class _FirstIndices(Messenger):
 def _subsampled_plates(sites: dict[str, Site]) -> dict[str, tuple[int, int]]:
     plates = {name: site["args"] for name, site in sites.items() if site["type"] == "plate"}
     return {name: (size, part) for name, (size, part) in plates.items() if part is not None and part != size}
-
-
-def _as_arguments(rows: Any) -> tuple[tuple, dict]:
-    """Keyword arguments of a dict, positional ones of a tuple or of one array."""
-    if isinstance(rows, Mapping):
-        return (), dict(rows)
-    return (rows if isinstance(rows, tuple) else (rows,)), {}
