@@ -39,13 +39,14 @@ def memory_step(
     curvature, dense_at = _curvature(sizes, evidence, store)
     point, gradient = _level(sizes, records.records, weights, store)
 
+    way = location - point
     if _needs_secants(sizes):
         store = _take_secant(sizes, store, curvature, point, gradient)
-    way = location - point
-    step = store.secants.solve(gradient, curvature.solve) - way
-    if not _needs_secants(sizes):
+        step = store.secants.solve(gradient, curvature.solve) - way
+    else:
         # Along directions that look flat, go on from where q is, not from where the records were half a pass ago.
-        step += jnp.where(store.remembered >= sizes.level_records, curvature.undetermined(way), 0)
+        onward = jnp.where(store.remembered >= sizes.level_records, curvature.undetermined(way), 0)
+        step = curvature.solve(gradient) - way + onward
     length = jnp.sqrt(curvature.squared_length(step) / location.shape[0])
     left = 0.5 * length**2 + curvature.uncertainty
     step = store.trust.shorten(step, length)

@@ -89,7 +89,7 @@ class Setup:
     def check_start(self, start: Params) -> None:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
         draw = compiled_once(self.drawn_from.draw, static_argnums=2)
-        self.trial.check(draw(self.keys[1], start, DRAWS))
+        self.trial.check(draw(self.keys[1], start, DRAWS), self.dataset.first)
 
     @cached_property
     def effort(self) -> dict[str, Any] | None:

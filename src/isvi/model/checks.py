@@ -102,7 +102,7 @@ class Trial:
     """A model at a few draws on one mini-batch: whether it is finite there, and what a gradient costs."""
 
     def __init__(self, target: Target, dataset: Dataset, dim: int) -> None:
-        self._target, self._dataset = target, dataset
+        self._target = target
         self._lowered: jax.stages.Lowered | None = None
         if not isinstance(target, ExternalTarget):
             draws = jax.ShapeDtypeStruct((DRAWS, dim), jnp.result_type(float))
@@ -113,12 +113,12 @@ class Trial:
         """Floating-point operations of one model gradient; 0 for a model that JAX does not compile."""
         return 0.0 if self._lowered is None else operations(self._lowered) / DRAWS
 
-    def check(self, draws: jax.Array) -> None:
+    def check(self, draws: jax.Array, dataset: Dataset) -> None:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
         if isinstance(self._target, ExternalTarget):
-            check_external_start(self._target, self._dataset, draws)
+            check_external_start(self._target, dataset, draws)
         elif self._lowered is not None:
-            _require_finite(self._target, draws, self._lowered.compile()(draws, self._dataset.batch(0)))
+            _require_finite(self._target, draws, self._lowered.compile()(draws, dataset.batch(0)))
 
 
 def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[jax.Array, jax.Array]]) -> None:
