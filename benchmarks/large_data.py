@@ -1,9 +1,9 @@
 """Fitting data larger than memory: how much memory it takes, and what it costs next to data in memory.
 
 Writes Parquet files of standard normal predictors and a binary outcome (by default 8 GB: 20 million rows of 100
-float32 columns, in 8 files), and fits them streamed, one pass over all rows, each fit in a process of its own
-whose peak of resident memory is read at the end. Then the same model on as many of the rows as fit in memory.
-Four cases:
+float32 columns, in 8 files), and fits them in three ways, each fit in a process of its own whose peak of resident
+memory is read at the end: streamed from Parquet, one pass over all rows; the same from a cache (isvi.data.Cached) that
+an earlier fit filled; and as many of the rows as fit in memory. Four cases:
 
     light    logistic regression, plain SGD with one draw: a row is read from disk for one cheap gradient
     default  logistic regression, with no options: two gradients for every row
@@ -12,7 +12,7 @@ Four cases:
 
     python -m benchmarks.large_data --gigabytes 8 --folder /tmp/large --report benchmarks/results/large_data.md
 
-The data are deleted afterwards, unless ``--keep`` is given.
+The data and the cache, which takes as much of the disk again, are deleted afterwards, unless ``--keep`` is given.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 COLUMNS = 100
 FILES = 8
@@ -82,12 +82,14 @@ def make_model(case: str) -> Any:
     )
 
 
-def measure(folder: Path, case: str, rows_in_memory: int | None) -> dict[str, float]:
-    """Fit once, streamed or from memory; the rate leaves compilation out, and counts waiting for data."""
+def measure(folder: Path, case: str, cache: Path | None = None, rows_in_memory: int | None = None) -> dict[str, Any]:
+    """Fit once, streamed (with a cache or not) or from memory; the rate leaves compilation out, and counts waiting."""
     import isvi
 
-    source = isvi.data.Parquet(folder, {"x": [f"x{j}" for j in range(COLUMNS)], "y": "y"})
-    data: Any = source if rows_in_memory is None else source.head(rows_in_memory)
+    source: Any = isvi.data.Parquet(folder, {"x": [f"x{j}" for j in range(COLUMNS)], "y": "y"})
+    if cache is not None:
+        source = isvi.data.Cached(source, cache)
+    data = source if rows_in_memory is None else source.head(rows_in_memory)
     options: dict[str, Any] = {} if case == "default" else {"algorithm": isvi.SGD()}
     draws = 2 if case == "default" else 1
     fit = isvi.fit(
@@ -109,20 +111,45 @@ def measure(folder: Path, case: str, rows_in_memory: int | None) -> dict[str, fl
     }
 
 
-def in_process(folder: Path, case: str, rows_in_memory: int | None) -> dict[str, Any]:
+class Results(NamedTuple):
+    """What :func:`measure` found for one case, in three ways."""
+
+    streamed: dict[str, Any]
+    cached: dict[str, Any]
+    resident: dict[str, Any]
+
+
+def in_process(folder: Path, case: str, *options: object) -> dict[str, Any]:
     """:func:`measure` in a process of its own."""
-    arguments = ["--folder", str(folder), "--measure", case]
-    if rows_in_memory is not None:
-        arguments += ["--rows-in-memory", str(rows_in_memory)]
+    arguments = ["--folder", folder, "--measure", case, *options]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.large_data", *arguments], check=True, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.large_data", *map(str, arguments)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    print(case, "streamed" if rows_in_memory is None else "in memory", found, flush=True)
+    print(case, *options, found, flush=True)
     return found
 
 
-def report(rows: int, cores: int, results: dict[str, tuple[dict, dict]]) -> str:
+def compare(folder: Path, cases: list[str], rows_in_memory: int) -> tuple[dict[str, Any], dict[str, Results]]:
+    """The fit that fills the cache, which is that of the first case; and all cases."""
+    cache = folder / "cache"
+    filling = in_process(folder, cases[0], "--cache", cache)
+    results = {
+        case: Results(
+            in_process(folder, case),
+            in_process(folder, case, "--cache", cache),
+            in_process(folder, case, "--rows-in-memory", rows_in_memory),
+        )
+        for case in cases
+    }
+    return filling, results
+
+
+def report(rows: int, cores: int, filling: dict[str, Any], results: dict[str, Results]) -> str:
+    first = next(iter(results))
     lines = [
         "# Data larger than memory",
         "",
@@ -131,18 +158,24 @@ def report(rows: int, cores: int, results: dict[str, tuple[dict, dict]]) -> str:
         f"default compression), mini-batches of {BATCH_SIZE:,}, one pass, windows of 64 MB, {cores} core(s) for "
         "computing and reading together.",
         "",
-        "The rate is rows times model gradients per second, with waiting for data, without compilation. The rate in "
-        "memory is that of the same model and options on the number of rows given.",
+        "The rate is rows times model gradients per second, with waiting for data, without compilation. *Streamed* reads "
+        "Parquet. *From cache* is a fit of its own, with `isvi.data.Cached` and a folder that an earlier fit filled. The "
+        "rate in memory is that of the same model and options on the number of rows given. Shares are of that rate.",
+        "",
+        f"The fit that filled the cache ({CASES[first]}) ran at {filling['rate']:,.0f} rows/s, "
+        f"{filling['rate'] / results[first].streamed['rate']:.0%} of the same without a cache.",
         "",
         f"Bars: peak below {BAR_GIGABYTES} GB, and at least {BAR_SHARE:.0%} of the rate in memory.",
         "",
-        "| case | peak, GB | streamed, rows/s | in memory, rows/s | rows in memory | share |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| case | peak streamed, GB | peak from cache, GB | streamed, rows/s | from cache, rows/s | in memory, rows/s | "
+        "rows in memory | share streamed | share from cache |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for case, (streamed, resident) in results.items():
+    for case, (streamed, cached, resident) in results.items():
         lines.append(
-            f"| {CASES[case]} | {streamed['peak']:.2f} | {streamed['rate']:,.0f} | {resident['rate']:,.0f} | "
-            f"{resident['rows']:,} | {streamed['rate'] / resident['rate']:.0%} |"
+            f"| {CASES[case]} | {streamed['peak']:.2f} | {cached['peak']:.2f} | {streamed['rate']:,.0f} | "
+            f"{cached['rate']:,.0f} | {resident['rate']:,.0f} | {resident['rows']:,} | "
+            f"{streamed['rate'] / resident['rate']:.0%} | {cached['rate'] / resident['rate']:.0%} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -154,23 +187,21 @@ def main() -> None:
     options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     options.add_argument("--rows-in-memory", type=int, default=None, help="for comparison; by default 2 million")
     options.add_argument("--report", type=Path, default=None, help="write a table here")
-    options.add_argument("--keep", action="store_true", help="do not delete the data")
+    options.add_argument("--keep", action="store_true", help="do not delete the data and the cache")
+    options.add_argument("--cache", type=Path, default=None, help="with --measure: keep windows in this folder")
     options.add_argument("--measure", choices=CASES, help="only one fit, in this process")
     chosen = options.parse_args()
     if chosen.measure is not None:
-        print(json.dumps(measure(chosen.folder, chosen.measure, chosen.rows_in_memory)))
+        print(json.dumps(measure(chosen.folder, chosen.measure, chosen.cache, chosen.rows_in_memory)))
         return
     try:
         rows = generate(chosen.folder, chosen.gigabytes)
         resident_rows = min(rows, chosen.rows_in_memory or 2_000_000)
-        results = {
-            case: (in_process(chosen.folder, case, None), in_process(chosen.folder, case, resident_rows))
-            for case in chosen.cases
-        }
+        filling, results = compare(chosen.folder, chosen.cases, resident_rows)
     finally:
         if not chosen.keep:
             shutil.rmtree(chosen.folder, ignore_errors=True)
-    text = report(rows, len(os.sched_getaffinity(0)), results)
+    text = report(rows, len(os.sched_getaffinity(0)), filling, results)
     print(text)
     if chosen.report is not None:
         chosen.report.write_text(text)

@@ -1,6 +1,7 @@
 """Data as mini-batches that keep their identity from epoch to epoch; and sources of data larger than memory."""
 
 from isvi.data.batches import Batches
+from isvi.data.cache import Cached
 from isvi.data.dataset import Batch, Dataset
 from isvi.data.npy import Npy
 from isvi.data.opening import Data, open_data
@@ -13,6 +14,7 @@ from isvi.data.zarr import Zarr
 __all__ = [
     "Batch",
     "Batches",
+    "Cached",
     "Data",
     "Dataset",
     "Npy",

@@ -1,5 +1,6 @@
 """``.npy`` files and memory-mapped arrays."""
 
+import mmap
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from isvi.core.errors import ConfigurationError, DataError
 from isvi.data.sliced import Column, SlicedArrays
-from isvi.data.source import WINDOW_BYTES
+from isvi.data.source import WINDOW_BYTES, file_stamps
 
 Path = str | PathLike
 
@@ -37,6 +38,17 @@ class Npy(SlicedArrays):
         else:
             columns = _column(arrays, "the array")
         super().__init__(columns, window_bytes=window_bytes)
+        self._when_opened = self._stamps()
+
+    @property
+    def identity(self) -> Any:
+        # A file that was replaced since it was mapped is still the old one here; one that was overwritten is not.
+        stamps = [self._when_opened, self._stamps()]
+        return None if None in stamps else {"npy": stamps}
+
+    def _stamps(self) -> list[Any] | None:
+        found = [_stamp(column.array) for column in self._flat]
+        return None if None in found else found
 
 
 def _column(value: Any, name: str) -> Column:
@@ -48,6 +60,16 @@ def _column(value: Any, name: str) -> Column:
     raise ConfigurationError(
         f"isvi.data.Npy takes paths of .npy files, or memory-mapped arrays; {name} is a {type(value).__name__}."
     )
+
+
+def _stamp(array: np.ndarray) -> list[Any] | None:
+    """Which part of which file an array is; None if that cannot be told, or its numbers may have been changed here."""
+    if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap):
+        return None  # a view does not know which part of the file it sees
+    if array.mode != "r" or array.filename is None:
+        return None
+    stamps = file_stamps([array.filename])
+    return stamps and [*stamps, array.offset, array.shape, array.strides, array.dtype.str]
 
 
 def _opened(path: Path) -> np.ndarray:

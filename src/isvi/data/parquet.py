@@ -12,7 +12,7 @@ from isvi.core.errors import DataError, require
 from isvi.core.extras import import_extra
 from isvi.data.arrays import checked_values
 from isvi.data.parquet_schema import Columns, checked_columns, column_types
-from isvi.data.source import ROWS_AT_ONCE, WINDOW_BYTES, Source, checked_window_bytes, row_spec
+from isvi.data.source import ROWS_AT_ONCE, WINDOW_BYTES, Source, checked_window_bytes, file_stamps, row_spec
 
 BUFFER_BYTES = 1 << 18
 """Read ahead per column. Without it the whole row group would be in memory, which may be gigabytes."""
@@ -79,6 +79,11 @@ class Parquet(Source):
     @property
     def layout(self) -> Any:
         return {name: row_spec(_shape(chosen), self._dtypes[name]) for name, chosen in self._columns.items()}
+
+    @property
+    def identity(self) -> Any:
+        files = file_stamps(dict.fromkeys(block.file.path for block in self._blocks))
+        return None if files is None else {"parquet": files, "columns": self._columns}
 
     def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
         file, row_group, first_row = self._blocks[block]

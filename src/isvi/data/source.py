@@ -1,7 +1,9 @@
 """Where rows come from that are not in memory: what every source can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -41,6 +43,11 @@ class Source(ABC):
     def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
         """Some rows of a block, checked, in consecutive pieces with the structure of ``layout``."""
 
+    @property
+    def identity(self) -> Any:
+        """What tells its rows from all others, as JSON; None if nothing does. For :class:`isvi.data.Cached`."""
+        return None
+
     def release(self) -> None:  # noqa: B027 (most sources hold nothing)
         """Let go of what was read. Called after every window."""
 
@@ -66,6 +73,15 @@ class Source(ABC):
 def row_spec(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
     """One row of an array, in JAX's precision."""
     return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
+
+
+def file_stamps(paths: Iterable[str | PathLike]) -> list[Any] | None:
+    """Path, size and time of the last change of files, which tell them from others; None if one is not there."""
+    try:
+        found = [(Path(path).absolute(), Path(path).stat()) for path in paths]
+    except OSError:
+        return None
+    return [[str(path), status.st_size, status.st_mtime_ns] for path, status in found]
 
 
 def checked_window_bytes(window_bytes: int) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from isvi.core.errors import ConfigurationError, require
+from isvi.data.cache import Cached
 from isvi.data.dataset import Batch, Dataset
 from isvi.data.reader import Reader, Stopped
 from isvi.data.room import Rooms
@@ -55,6 +56,9 @@ class Stream:
             self._blocks = np.random.default_rng(shuffle_seed).permutation(self._blocks)
         self._ends = np.cumsum(source.block_rows[self._blocks])
         self._rest: Any = None
+        self._kept = None
+        if isinstance(source, Cached):
+            self._kept = source.kept(self._blocks, shuffle_seed, self.batch_size, self._length)
         self._rooms = Rooms()
         self._reader = Reader(self._read_window)
 
@@ -136,7 +140,15 @@ class Stream:
             return Dataset(full, self._rest, self.size, self.batch_size, offset, self.windows)
 
     def _rows(self, first: int, last: int, number: int | None, length: int, stop: Event) -> Any:
-        """Virtual rows ``first`` to ``last``, in arrays of ``length`` rows; those of a window are shuffled."""
+        """Virtual rows ``first`` to ``last``, in arrays of ``length`` rows: kept from an earlier pass, or read now."""
+        if self._kept is None:
+            return self._read_rows(first, last, number, length, stop)
+        layout = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((length, *spec.shape), spec.dtype), self._layout)
+        name = "rest" if number is None else f"window-{number}"
+        return self._kept.get(name, layout, lambda: self._read_rows(first, last, number, length, stop))
+
+    def _read_rows(self, first: int, last: int, number: int | None, length: int, stop: Event) -> Any:
+        """Those of a window are shuffled."""
         places = np.arange(last - first)
         if self._seed is not None and number is not None:
             places = np.random.default_rng((self._seed, number + 1)).permutation(places)

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from math import lcm
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.core.extras import import_extra
 from isvi.data.sliced import BLOCK_BYTES, Column, SlicedArrays
-from isvi.data.source import WINDOW_BYTES
+from isvi.data.source import WINDOW_BYTES, file_stamps
 
 
 class Zarr(SlicedArrays):
@@ -27,6 +29,7 @@ class Zarr(SlicedArrays):
         self, store: Any, columns: Mapping[str, str] | None = None, *, window_bytes: int = WINDOW_BYTES
     ) -> None:
         zarr = import_extra("zarr", "zarr", "isvi.data.Zarr")
+        self._store, self._chosen = store, None if columns is None else dict(columns)
         opened = store
         if not isinstance(store, (zarr.Group, zarr.Array)):
             try:
@@ -47,6 +50,14 @@ class Zarr(SlicedArrays):
             )
         named = {name: Column(arrays[path], f"{path!r} of {store}") for name, path in chosen.items()}
         super().__init__(named, _rows_per_block([column.array for column in named.values()]), window_bytes)
+
+    @property
+    def identity(self) -> Any:
+        if not isinstance(self._store, (str, PathLike)) or not Path(self._store).exists():
+            return None  # not on a disk of this machine
+        below = (file for file in Path(self._store).rglob("*") if file.is_file())
+        files = file_stamps([self._store] if Path(self._store).is_file() else sorted(below))
+        return None if files is None else {"zarr": files, "columns": self._chosen}
 
 
 def _rows_per_block(arrays: list[Any]) -> int | None:
