@@ -158,17 +158,18 @@ def report(rows: int, cores: int, filling: dict[str, Any], results: dict[str, Re
         f"default compression), mini-batches of {BATCH_SIZE:,}, one pass, windows of 64 MB, {cores} core(s) for "
         "computing and reading together.",
         "",
-        "The rate is rows times model gradients per second, with waiting for data, without compilation. *Streamed* reads "
-        "Parquet. *From cache* is a fit of its own, with `isvi.data.Cached` and a folder that an earlier fit filled. The "
-        "rate in memory is that of the same model and options on the number of rows given. Shares are of that rate.",
+        "The rate is rows times model gradients per second, with waiting for data, without compilation. *Streamed* "
+        "reads Parquet. *From cache* is a fit of its own, with `isvi.data.Cached` and a folder that an earlier fit "
+        "filled. The rate in memory is that of the same model and options on the number of rows given. Shares are of "
+        "that rate.",
         "",
         f"The fit that filled the cache ({CASES[first]}) ran at {filling['rate']:,.0f} rows/s, "
         f"{filling['rate'] / results[first].streamed['rate']:.0%} of the same without a cache.",
         "",
         f"Bars: peak below {BAR_GIGABYTES} GB, and at least {BAR_SHARE:.0%} of the rate in memory.",
         "",
-        "| case | peak streamed, GB | peak from cache, GB | streamed, rows/s | from cache, rows/s | in memory, rows/s | "
-        "rows in memory | share streamed | share from cache |",
+        "| case | peak streamed, GB | peak from cache, GB | streamed, rows/s | from cache, rows/s | in memory, "
+        "rows/s | rows in memory | share streamed | share from cache |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for case, (streamed, cached, resident) in results.items():

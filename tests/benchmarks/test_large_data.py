@@ -12,10 +12,13 @@ def test_it_measures_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(large_data, name, value)
     rows = large_data.generate(tmp_path, gigabytes=4 * 3 * 400 / 1e9)
     assert rows == 400
-    streamed, resident = (large_data.measure(tmp_path, "light", kept) for kept in (None, 120))
+    cache = tmp_path / "cache"
+    streamed, filling, cached = (large_data.measure(tmp_path, "light", kept) for kept in (None, cache, cache))
+    resident = large_data.measure(tmp_path, "light", rows_in_memory=120)
     assert (streamed["rows"], resident["rows"]) == (400, 120)
-    assert streamed["gradients"] == resident["gradients"] == 10
+    assert streamed["gradients"] == cached["gradients"] == resident["gradients"] == 10
     assert streamed["peak"] > 0
-    text = large_data.report(rows, 1, {"light": (streamed, resident)})
-    assert f"{streamed['rate']:,.0f}" in text
+    text = large_data.report(rows, 1, filling, {"light": large_data.Results(streamed, cached, resident)})
+    for found in (streamed, filling, cached, resident):
+        assert f"{found['rate']:,.0f}" in text
     assert "400 rows" in text

@@ -2,12 +2,15 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 from support import regression
 from typer.testing import CliRunner
 
@@ -110,6 +113,28 @@ def test_a_numpyro_model_function(folder, tmp_path):
 def test_a_finished_run_resumes_to_itself(run):
     again = Result("fit", "--resume", run, "--json", "--quiet")
     assert again.json["posterior"] == Result("summary", run, "--json").json["posterior"]
+
+
+def test_a_cache_is_used_and_remembered(folder, tmp_path):
+    rows = np.load(folder / "data.npz")
+    table = pyarrow.table({name: rows[name] for name in rows.files})
+    parquet.write_table(table, tmp_path / "data.parquet", row_group_size=20)
+    arguments = ["fit", folder / "model.py", "--data", tmp_path / "data.parquet", *QUICK, "--json"]
+    plain = Result(*arguments, "--out", tmp_path / "plain").json["posterior"]
+    cache = tmp_path / "cache"
+    assert Result(*arguments, "--out", tmp_path / "run", "--cache", cache).json["posterior"] == plain
+    for more in ([], ["--cache", tmp_path / "other"]):
+        shutil.rmtree(cache)
+        again = Result("fit", "--resume", tmp_path / "run", *more, "--quiet", "--json")
+        assert again.json["posterior"] == plain
+        cache = more[-1] if more else cache
+        assert [path.name for path in cache.glob("*/window-0")] == ["window-0"]
+
+
+def test_a_cache_for_what_is_in_memory_is_refused(folder, tmp_path):
+    arguments = ["fit", folder / "model.py", "--out", tmp_path / "run", "--cache", tmp_path / "cache"]
+    assert "Leave --cache out" in Result(*arguments, "--data", folder / "data.npz").refused
+    assert Result(*arguments).code == exits.USAGE
 
 
 def test_a_changed_model_is_refused(folder, run, tmp_path):

@@ -8,11 +8,12 @@ import numpy as np
 
 from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.core.extras import import_extra
-from isvi.data import Npy, Parquet, Zarr
+from isvi.data import Cached, Npy, Parquet, Source, Zarr
 
 
-def open_data_file(path: Path, columns: Any) -> Any:
-    """Arrays or a source: Parquet (a file or a folder), CSV, ``.npz``, ``.npy`` or Zarr."""
+def open_data_file(path: Path, columns: Any, cache: Path | None = None) -> Any:
+    """Arrays or a source: Parquet (a file or a folder), CSV, ``.npz``, ``.npy`` or Zarr; with windows kept in
+    ``cache``."""
     require(path.exists(), DataError, f"there is no data at {path}.")
     readers: dict[str, Callable[[Path, Any], Any]] = {
         ".parquet": Parquet,
@@ -27,7 +28,15 @@ def open_data_file(path: Path, columns: Any) -> Any:
         ConfigurationError,
         f"isvi does not know how to read {path}: it reads {', '.join(readers)}, and folders of Parquet files.",
     )
-    return readers[suffix](path, columns)
+    data = readers[suffix](path, columns)
+    if cache is None:
+        return data
+    require(
+        isinstance(data, Source),
+        ConfigurationError,
+        f"--cache keeps what is read in every pass, but {path} is read once, into memory. Leave --cache out.",
+    )
+    return Cached(data, cache)
 
 
 def _csv(path: Path, columns: Any) -> dict[str, np.ndarray]:

@@ -43,6 +43,9 @@ def fit(
     data: Annotated[
         Path | None, typer.Option(help="Parquet (a file or folder), CSV, .npz, .npy or Zarr; none for a bare density.")
     ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for decoded data that are larger than memory, so that passes are quick.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for checkpoints and the result.")] = None,
     family: Annotated[FamilyName, typer.Option(help="Shape of the approximation.")] = FamilyName.MEAN_FIELD,
     algorithm: Annotated[AlgorithmName | None, typer.Option(help="By default chosen by isvi.")] = None,
@@ -58,20 +61,30 @@ def fit(
     logging.basicConfig(format="isvi: %(message)s", level=logging.WARNING)
     progress = False if quiet else True if not sys.stderr.isatty() else None
     if resume is not None:
-        result = _resumed(resume, model, data, checkpoint_every, progress)
+        result = _resumed(resume, model, data, cache, checkpoint_every, progress)
         folder = resume
     else:
         if model is None or out is None:
             raise typer.BadParameter("give a model file and --out FOLDER, or --resume FOLDER.")
+        if cache is not None and data is None:
+            raise typer.BadParameter("--cache is for data: give them by --data.")
         options = {"family": _family(family), "budget": budget, "batch_size": batch_size, "seed": seed}
         chosen = {} if algorithm is None else {"algorithm": _algorithm(algorithm)}
-        result = _fitted(model, data, out, checkpoint_every, progress, **options, **chosen)
+        result = _fitted(model, data, cache, out, checkpoint_every, progress, **options, **chosen)
         folder = out
     _show(result, folder, as_json)
     raise typer.Exit(exit_code(result.status))
 
 
-def _fitted(model: Path, data: Path | None, out: Path, every: float, progress: bool | None, **options: Any) -> "Fit":
+def _fitted(
+    model: Path,
+    data: Path | None,
+    cache: Path | None,
+    out: Path,
+    every: float,
+    progress: bool | None,
+    **options: Any,
+) -> "Fit":
     import isvi
     from isvi.cli.data_file import open_data_file
     from isvi.cli.model_file import load_model_file
@@ -83,16 +96,19 @@ def _fitted(model: Path, data: Path | None, out: Path, every: float, progress: b
         f"{out} already holds a run. Go on with it by `isvi fit --resume {out}`, or choose another folder.",
     )
     loaded = load_model_file(model)
-    rows = None if data is None else open_data_file(data, loaded.columns)
-    Command(str(model.resolve()), loaded.digest, None if data is None else str(data.resolve())).write(out)
+    rows = None if data is None else open_data_file(data, loaded.columns, cache)
+    found, kept = (None if path is None else str(path.resolve()) for path in (data, cache))
+    Command(str(model.resolve()), loaded.digest, found, kept).write(out)
     return isvi.fit(loaded.model, rows, checkpoint=isvi.Checkpoint(out, every), progress=progress, **options)
 
 
-def _resumed(folder: Path, model: Path | None, data: Path | None, every: float, progress: bool | None) -> "Fit":
+def _resumed(
+    folder: Path, model: Path | None, data: Path | None, cache: Path | None, every: float, progress: bool | None
+) -> "Fit":
     import isvi
     from isvi.cli.files import opened
 
-    loaded, rows = opened(folder, model, data)
+    loaded, rows = opened(folder, model, data, cache)
     return isvi.resume(isvi.Checkpoint(folder, every), loaded, rows, progress=progress)
 
 

@@ -12,11 +12,12 @@ FILE = "command.json"
 
 @dataclass(frozen=True)
 class Command:
-    """The files of ``isvi fit``, as absolute paths, and the digest of the model file when it was run."""
+    """The files and folders of ``isvi fit``, as absolute paths, and the digest of the model file when it was run."""
 
     model: str
     model_digest: str
     data: str | None
+    cache: str | None = None
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import jax
@@ -28,6 +28,8 @@ from isvi.data.source import Source
 
 FORMAT = 1
 """Version of the files and of how a source's rows become windows: another one does not find them."""
+BLOCK = 4096
+"""Bytes that a disk keeps or loses together, and the smallest part of a file that is brought into memory."""
 PART = ".part"
 """How names of files end that are not complete."""
 FORGOTTEN_SECONDS = 3600
@@ -109,7 +111,7 @@ class Cached(Source):
 
 
 class KeptWindows:
-    """Files of a folder, each a window's arrays one after the other, and a sum over them.
+    """Files of a folder, each a window's arrays one after the other, and a sum that shows whether blocks were lost.
 
     A file is complete once it has its name. One of another size, or with another sum than when it was written, is not
     used, but written again. What cannot be written is not kept, and that is all.
@@ -122,7 +124,6 @@ class KeptWindows:
     def __init__(self, folder: Path, once: bool = False) -> None:
         self.folder = folder
         self._writable = True
-        self._trusted: set[str] = set()
         if once:
             weakref.finalize(self, _remove, folder, os.getpid())
         for part in folder.glob(f"*{PART}"):
@@ -137,7 +138,7 @@ class KeptWindows:
         contents = self._mapped(name, size)
         if contents is None:
             arrays = read()
-            self._write(name, [*map(_bytes, jax.tree.leaves(arrays))])
+            self._write(name, jax.tree.leaves(arrays))
             return arrays
         return jax.tree.map(
             lambda spec, start: contents[start : start + _num_bytes(spec)].view(spec.dtype).reshape(spec.shape),
@@ -146,20 +147,15 @@ class KeptWindows:
         )
 
     def _mapped(self, name: str, size: int) -> np.ndarray | None:
-        """A file in memory, its pages present: a fit that met a missing one would wait for it."""
+        """The contents of a file, in memory; None if it is not there, or not what was written."""
         try:
             with (self.folder / name).open("rb") as file:
                 if os.fstat(file.fileno()).st_size != size + ALIGNMENT:
                     return None
-                mapped = mmap.mmap(file.fileno(), size + ALIGNMENT, access=mmap.ACCESS_READ)
-        except (OSError, ValueError):
+                contents = _map(file)
+        except OSError:
             return None
-        contents = np.frombuffer(mapped, np.uint8)
-        if name in self._trusted:
-            np.bitwise_or.reduce(contents[:: mmap.PAGESIZE])
-        elif _sum(contents[:size]) == contents[size:].view(np.uint64)[0]:
-            self._trusted.add(name)
-        else:
+        if _sum_of_blocks(contents[:size]) != contents[size : size + 8].tobytes():
             log.warning("%s is damaged; its rows are read from the source again", self.folder / name)
             return None
         return contents
@@ -169,15 +165,15 @@ class KeptWindows:
         if not self._writable:
             return
         part = self.folder / f"{name}.{uuid4().hex}{PART}"
-        total = np.array([sum(map(_sum, arrays)) % 2**64], np.uint64)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                for array in (*arrays, _bytes(total)):
-                    file.write(array)
-                    file.write(bytes(-len(array) % ALIGNMENT))
+            with part.open("w+b") as file:
+                for array in arrays:
+                    file.write(array.data)
+                    file.write(bytes(-array.nbytes % ALIGNMENT))
+                file.flush()
+                file.write(_sum_of_blocks(_map(file)).ljust(ALIGNMENT, b"\0"))
             part.replace(self.folder / name)
-            self._trusted.add(name)
         except OSError as error:
             self._writable = False
             log.warning(
@@ -201,16 +197,14 @@ def _num_bytes(spec: jax.ShapeDtypeStruct) -> int:
     return int(np.prod(spec.shape)) * spec.dtype.itemsize
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return array.reshape(-1).view(np.uint8)
+def _map(file: IO[bytes]) -> np.ndarray:
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-def _sum(contents: np.ndarray) -> int:
-    """Of the contents as 64-bit numbers. It shows lost blocks and single bits, at a tenth of what a CRC costs."""
-    whole = len(contents) // 8 * 8
-    rest = np.zeros(8, np.uint8)
-    rest[: len(contents) - whole] = contents[whole:]
-    return (int(contents[:whole].view(np.uint64).sum()) + int(rest.view(np.uint64)[0])) % 2**64
+def _sum_of_blocks(contents: np.ndarray) -> bytes:
+    """Of one number from each block. Looking at it brings the block into memory, for which the fit would have to wait
+    otherwise. Looking at all of them would take as long as a light model needs for a pass."""
+    return contents.view(np.uint64)[:: BLOCK // 8].sum().tobytes()
 
 
 def _remove(folder: Path, owner: int) -> None:
