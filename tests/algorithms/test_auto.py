@@ -7,6 +7,8 @@ from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 
 import isvi
+from isvi.algorithms.auto_store import Sizes
+from isvi.fitting import setup
 
 
 def regression(scales: np.ndarray, rows: int, seed: int = 0) -> tuple[isvi.Model, dict[str, np.ndarray]]:
@@ -98,3 +100,25 @@ def test_other_families_fall_to_isgd() -> None:
     fit = isvi.fit(model, family=isvi.Gamma(), budget=2_000, seed=0)
     # The density is that of a Gamma with shape 3 and rate 3, so that the family holds the posterior itself.
     assert fit.mean()["rate"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_cheaper_the_model_the_rarer_the_curvature_is_estimated() -> None:
+    """An estimate takes time of the order of dim^3. A model whose records take longer than that does not notice, and one
+    that JAX does not compile neither; a cheap one would mostly wait for it."""
+    approximation = isvi.approximate(isvi.MeanField(), {"w": isvi.real(100)})
+    costs = [1.0, 1e5, 1e6, 1e8, np.inf]
+    waits = [Sizes.of(approximation, 100, operations).refit_every for operations in costs]
+    assert waits == sorted(waits, reverse=True)
+    assert waits[0] == 50, "half as many records as there are dimensions, at most"
+    assert waits[-1] == waits[-2] == Sizes.of(approximation, 100).update_every
+
+
+@pytest.mark.parametrize("rows", [100, 10_000])
+def test_the_cost_of_a_record_is_that_of_the_model(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient multiplies the 20 predictors of every row forwards and backwards: 80 operations a row and draw, and a
+    few more. Records are pairs of draws."""
+    model, data = regression(np.ones(20), rows=3 * rows)
+    estimators: list[isvi.Estimator] = []
+    monkeypatch.setattr(setup, "build", lambda estimator, *rest: estimators.append(estimator))
+    setup.prepare(model, data, setup.Options(batch_size=rows)).method()
+    assert 160 < estimators[0].operations / rows < 320

@@ -14,11 +14,12 @@ is given up for the reweighted records. Mini-batches come in the same order in e
 the next to be renewed.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 from isvi.algorithms.approach import approach, retreat
 from isvi.algorithms.auto_memory import memory_step
@@ -68,7 +69,7 @@ class Auto:
             "Auto needs Gaussian families (MeanField, Block, FullRank) and records of antithetic pairs "
             "(Reparameterization(num_samples=2, antithetic=True)). For other families use ISGD().",
         )
-        sizes = Sizes.of(estimator.approximation, num_batches)
+        sizes = Sizes.of(estimator.approximation, num_batches, estimator.operations)
 
         def update_store(params: Params, memory: Memory, fresh: Boolean) -> AutoStore:
             return _update(self, sizes, estimator, params, memory, jnp.asarray(fresh))
@@ -97,21 +98,34 @@ def _update(
     updating = keep & (store.remembered % sizes.update_every == 0)
     updating &= store.remembered >= max(5, min(sizes.num_batches, 10))
     # The stored records are large and do not change here: they stay outside of the choice.
-    records, small = store.records, store._replace(records=None, trust=trust)  # type: ignore[arg-type]
+    records, small = store.records, store._replace(records=None, trust=trust, target=params)  # type: ignore[arg-type]
     # A record that was not finite is not fresh: retreat, in either phase.
     in_memory = jnp.where(trust.broken | ~fresh, 3, jnp.where(updating, 2, 0))
     choice = jnp.where(approaching, jnp.where(fresh, 1, 4), in_memory)
-    small = jax.lax.switch(
+    small = _where_needed(
         choice,
         [
-            lambda: small._replace(target=params),
-            lambda: _approach_step(estimator, params, memory.newest, small),
-            lambda: memory_step(options.tolerance, sizes, estimator, params, records, small),
-            lambda: _go_back(sizes, estimator, small),
-            lambda: _retreat(estimator, params, small),
+            lambda small: _approach_step(estimator, params, memory.newest, small),
+            lambda small: memory_step(options.tolerance, sizes, estimator, params, records, small),
+            lambda small: _go_back(sizes, estimator, small),
+            lambda small: _retreat(estimator, params, small),
         ],
+        small,
     )
     return small._replace(records=records)
+
+
+def _where_needed(
+    choice: Int[Array, ""], steps: Sequence[Callable[[AutoStore], AutoStore]], store: AutoStore
+) -> AutoStore:
+    """The store after step number ``choice``, counted from 1; 0 is none. A loop of at most one turn, as a loop works in
+    place: after most records nothing is to be done, and a conditional would copy the store's matrices to say so."""
+    _, store = jax.lax.while_loop(
+        lambda carry: carry[0] > 0,
+        lambda carry: (jnp.zeros_like(choice), jax.lax.switch(carry[0] - 1, steps, carry[1])),
+        (choice, store),
+    )
+    return store
 
 
 def _converged(options: Auto, sizes: Sizes, dim: int, store: AutoStore) -> Bool[Array, ""]:

@@ -100,7 +100,7 @@ def _curvature(sizes: Sizes, evidence: Evidence, store: AutoStore) -> tuple[Curv
     wanted = evidence.pairs >= PAIRS_PER_DIMENSION * sizes.dense_dim
     if sizes.dense_dim > ALWAYS_DENSE:
         wanted &= old.dense | (diagonal.damping < GOOD_DAMPING)
-    due = store.remembered - store.dense_at >= max(sizes.update_every, sizes.dense_dim // 8)
+    due = store.remembered - store.dense_at >= sizes.refit_every
     return jax.lax.switch(
         jnp.where(wanted, jnp.where(due | ~old.dense, 2, 1), 0),
         [

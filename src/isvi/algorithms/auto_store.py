@@ -1,6 +1,7 @@
 """What the default method remembers, and for how long."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,11 @@ LEVEL_RECORDS = 20
 """The level of the gradient is averaged over at least this many records."""
 STORED_RECORDS = 60
 """At least this many records are kept."""
+FIT_OPERATIONS = 4.0
+"""A dense estimate of the curvature takes as long as this times dim^3 of a model's floating-point operations."""
+FIT_SHARE = 0.5
+"""How long such estimates may take, compared to the records between them. But no more records are waited for than there
+are dimensions, halved: so many do no harm."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +38,23 @@ class Sizes:
     generations: int
     level_generations: int
     update_every: int
+    """Records from one step of the memory phase to the next. More steps would follow the noise of single records."""
+    refit_every: int
+    """Records from one dense estimate of the curvature to the next."""
     dense_dim: int
 
     @classmethod
-    def of(cls, approximation: Approximation, num_batches: int) -> "Sizes":
+    def of(cls, approximation: Approximation, num_batches: int, operations: float = inf) -> "Sizes":
+        """``operations`` are those of a record."""
         dim = approximation.dim
+        update_every = max(1, min(num_batches // 10, 8))
+        affordable = FIT_OPERATIONS * dim**3 / (FIT_SHARE * max(operations, 1.0))
         return cls(
             num_batches=num_batches,
             generations=-(-STORED_RECORDS // num_batches),
             level_generations=-(-LEVEL_RECORDS // num_batches),
-            update_every=max(1, min(num_batches // 10, 8)),
+            update_every=update_every,
+            refit_every=max(update_every, int(min(affordable, dim / 2))),
             dense_dim=dim if dim <= LARGEST_DENSE else 0,
         )
 

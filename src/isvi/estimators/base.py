@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import jax
@@ -27,6 +28,8 @@ class Estimator(NamedTuple):
         log_weights: ``log_weights(params, records)``, per record, draw and factor: exact density ratios.
         approximation: what is being fitted.
         num_samples: draws per record, M.
+        antithetic: whether they are mirrored pairs.
+        operations: floating-point operations that a record takes, about; infinite if that is not known.
     """
 
     record: Callable[[PRNGKeyArray, Params, Batch], Record]
@@ -36,6 +39,7 @@ class Estimator(NamedTuple):
     approximation: Approximation
     num_samples: int
     antithetic: bool
+    operations: float = inf
 
 
 @dataclass(frozen=True)

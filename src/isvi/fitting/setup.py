@@ -94,7 +94,8 @@ class Setup:
     @cached_property
     def effort(self) -> dict[str, Any] | None:
         """Compiler options for the run."""
-        return effort(self.budget * self.trial.operations_per_gradient)
+        per_gradient = 0.0 if self.target.on_host else self.trial.operations_per_gradient
+        return effort(self.budget * per_gradient)
 
     @cached_property
     def whole(self) -> Whole | None:
@@ -119,6 +120,8 @@ class Setup:
         """The method that was chosen."""
         optimizer = self.optimizer or _default_optimizer(self.budget, self.estimator, self.algorithm)
         estimator = self.estimator.bind(self.target, self.drawn_from)
+        per_gradient = self.trial.operations_per_gradient
+        estimator = estimator._replace(operations=per_gradient * estimator.num_samples)
         return build(estimator, self.whole or self.algorithm, optimizer, self.dataset)
 
     def fallback(self, spent: int) -> Method:

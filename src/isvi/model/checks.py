@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 import jax
@@ -110,8 +111,8 @@ class Trial:
 
     @property
     def operations_per_gradient(self) -> float:
-        """Floating-point operations of one model gradient; 0 for a model that JAX does not compile."""
-        return 0.0 if self._lowered is None else operations(self._lowered) / DRAWS
+        """Floating-point operations of one model gradient; infinite for a model that JAX does not compile."""
+        return inf if self._lowered is None else operations(self._lowered) / DRAWS
 
     def check(self, draws: jax.Array, dataset: Dataset) -> None:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
