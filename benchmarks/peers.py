@@ -22,7 +22,7 @@ from benchmarks.rivals import STOCHASTIC, Racer, run_default
 from benchmarks.store import Store
 from benchmarks.tuning import Tunable, tune
 
-BUDGETS = {"d": 100_000, "e": 100_000, "f": 100_000}
+BUDGETS = {"b'": 100_000, "d": 100_000, "e": 100_000, "f": 100_000}
 BUDGET = 30_000
 FULL_BATCH = {"L-BFGS + Laplace": run_laplace, "Pathfinder": run_pathfinder}
 TUNABLE = [*STOCHASTIC, PYMC]
