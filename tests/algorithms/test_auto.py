@@ -103,8 +103,8 @@ def test_other_families_fall_to_isgd() -> None:
 
 
 def test_the_cheaper_the_model_the_rarer_the_curvature_is_estimated() -> None:
-    """An estimate takes time of the order of dim^3. A model whose records take longer does not notice, nor does one that
-    JAX does not compile; a cheap one would mostly wait for it."""
+    """An estimate takes time of the order of dim^3. A model whose records take longer does not notice, nor does one
+    that JAX does not compile; a cheap one would mostly wait for it."""
     approximation = isvi.approximate(isvi.MeanField(), {"w": isvi.real(100)})
     costs = [1.0, 1e5, 1e6, 1e8, np.inf]
     waits = [Sizes.of(approximation, 100, operations).refit_every for operations in costs]
