@@ -194,6 +194,11 @@ SETTINGS = {
     "initial nan": (lambda: fit(initial={"w": np.nan}), says("initial values", "inside", "w")),
     "initial scale": (lambda: fit(initial_scale=0.0), says("initial_scale must be a positive number", "0.0")),
     "family that is none": (lambda: fit(family="gaussian"), says("family must be a family", "'gaussian'")),
+    "family that is a class": (lambda: fit(family=isvi.FullRank), says("such as MeanField()", "FullRank")),
+    "family that is none, of a latent": (
+        lambda: fit(family={"w": "gaussian"}),
+        says("family must be a family", "'gaussian' for latent 'w'"),
+    ),
     "family of a stranger": (lambda: fit(family={"v": isvi.MeanField()}), says("family names ['v']", "['w']")),
     "gamma of a real": (lambda: fit(family=families.Gamma()), says("Gamma", "positive", "'w'", "MeanField()")),
     "beta of a real": (lambda: fit(family=families.Beta()), says("Beta", "'w'", "MeanField()")),

@@ -181,12 +181,15 @@ def approximate(family: Family | Mapping[str, Family], latents: Mapping[str, Lat
         )
         chosen: Mapping[str, Family] = {name: family.get(name, MeanField()) for name in latents}
     else:
-        require(
-            hasattr(family, "plan"),
-            ConfigurationError,
-            f"family must be a family such as MeanField(), or a mapping of latents to families; got {family!r}.",
-        )
         chosen = dict.fromkeys(latents, family)
+    for name, one in chosen.items():
+        # A class has a plan too, which needs an instance.
+        require(
+            hasattr(one, "plan") and not isinstance(one, type),
+            ConfigurationError,
+            "family must be a family such as MeanField(), or a mapping of latents to families; got "
+            + (f"{one!r} for latent {name!r}." if isinstance(family, Mapping) else f"{one!r}."),
+        )
     distinct = [one for i, one in enumerate(chosen.values()) if one not in list(chosen.values())[:i]]
     plans = [one.plan({name: latents[name] for name in latents if chosen[name] == one}) for one in distinct]
     coordinates = lay_out(

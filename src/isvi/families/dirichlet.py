@@ -16,18 +16,16 @@ from numpyro.distributions import constraints
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.families.base import Factors, Plan, require_support
-from isvi.families.gamma import (
+from isvi.families.positive import INITIAL_CONCENTRATIONS, refuse_antithetic
+from isvi.families.series import (
     ASYMPTOTIC,
-    INITIAL_CONCENTRATIONS,
     digamma_deficit,
     digamma_deficit_series,
     log_below_tangent,
-    refuse_antithetic,
     stirling_remainder,
-    tail_length,
-    tail_quadrature,
 )
 from isvi.families.simplex_fisher import simplex_natural, simplex_squared_length
+from isvi.families.tails import tail_length, tail_quadrature
 
 
 def digamma_gap(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:

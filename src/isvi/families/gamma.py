@@ -11,9 +11,6 @@ p(t; a) proportional to exp(a log t) times something without a, dF/da is the int
 Left of exp(E[log t]) the first form has a positive integrand, right of it the second. With no sign to cancel
 and a smooth integrand, Gauss-Legendre quadrature gets it to the working precision with a fixed, small number
 of nodes. ``gamma_velocity`` does this here, ``beta_velocity`` (in ``dirichlet.py``) for its families.
-
-Concentrations of 1e4 and more are what data sets of that size give. Wherever a textbook formula subtracts
-large numbers of like size there, this module has the difference in closed form.
 """
 
 import math
@@ -23,87 +20,19 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
-from numpyro.distributions import constraints
 
-from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.families.base import Factors, Plan, require_support
-
-INITIAL_CONCENTRATIONS = (0.5, 1e6)
-"""Where an approximation may start. Below, the density piles up at the border of the support; above, float32
-cannot tell it from a point."""
-
-ASYMPTOTIC = 10.0
-"""From here on, five terms of Stirling's series are exact to float64."""
-
-
-def stirling_series(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log Gamma(x) - ((x - 1/2) log x - x + log(2 pi)/2), for x >= ASYMPTOTIC."""
-    y = 1 / x**2
-    return (1 / 12 + y * (-1 / 360 + y * (1 / 1260 + y * (-1 / 1680 + y / 1188)))) / x
-
-
-def digamma_deficit_series(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log x - digamma(x), for x >= ASYMPTOTIC."""
-    y = 1 / x**2
-    return 0.5 / x + y * (1 / 12 + y * (-1 / 120 + y * (1 / 252 + y * (-1 / 240 + y / 132))))
-
-
-def stirling_remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log Gamma(x) - ((x - 1/2) log x - x + log(2 pi)/2): what is left of log Gamma without its large terms."""
-    large = x >= ASYMPTOTIC
-    small = jnp.where(large, 1, x)  # each branch sees only what it can differentiate
-    direct = gammaln(small) - (small - 0.5) * jnp.log(small) + small - 0.5 * math.log(2 * math.pi)
-    return jnp.where(large, stirling_series(jnp.where(large, x, ASYMPTOTIC)), direct)
-
-
-def digamma_deficit(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log x - digamma(x), which is -E[log(t/x)] for t ~ Gamma(x, 1)."""
-    large = x >= ASYMPTOTIC
-    small = jnp.where(large, 1, x)
-    direct = jnp.log(small) - digamma(small)
-    return jnp.where(large, digamma_deficit_series(jnp.where(large, x, ASYMPTOTIC)), direct)
-
-
-def concentration_information(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """x^2 (trigamma(x) - 1/x): the Fisher information of log x in Gamma(x, x / mean). Tends to 1/2 for large x."""
-    _, slope = jax.jvp(digamma_deficit, (x,), (jnp.ones_like(x),))
-    return -(x**2) * slope
-
-
-def log_below_tangent(log_ratio: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log r - (r - 1), from log r: how far the logarithm lies below its tangent at 1."""
-    return log_ratio - jnp.expm1(log_ratio)
-
-
-class Quadrature(NamedTuple):
-    """Gauss-Legendre nodes and weights on [0, 1], and how far down (in nats) a tail still counts."""
-
-    nodes: Float[Array, " nodes"]
-    weights: Float[Array, " nodes"]
-    depth: float
-
-
-def tail_quadrature(dtype: np.dtype) -> Quadrature:
-    """Enough nodes for the working precision: over all cases tested 24 err by at most 2e-6, 64 by 1e-13."""
-    precision = jnp.finfo(dtype)
-    nodes, weights = np.polynomial.legendre.leggauss(64 if precision.bits >= 64 else 24)
-    depth = 4.0 - float(np.log(precision.eps))
-    return Quadrature(jnp.asarray((nodes + 1) / 2, dtype), jnp.asarray(weights / 2, dtype), depth)
-
-
-def tail_length(depth: float, rate: Float[Array, "..."], curvature: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Where a log density has certainly fallen by ``depth`` that falls at ``rate``, the faster the further out:
-    its curvature decays no faster than exp(-r).
-
-    The fall is at least rate r + curvature (r - 1 + exp(-r)) >= rate r + curvature r^2 / (2 + r).
-    """
-    b, slope = depth - 2 * rate, rate + curvature
-    root = jnp.sqrt(b**2 + 8 * depth * slope)
-    return jnp.where(b > 0, (b + root) / (2 * slope), 4 * depth / (root - b))  # one root, two ways to cancel
+from isvi.families.base import Factors, Plan
+from isvi.families.positive import (
+    INITIAL_CONCENTRATIONS,
+    refuse_antithetic,
+    representable,
+    representable_exp,
+    require_positive,
+)
+from isvi.families.series import concentration_information, digamma_deficit, log_below_tangent, stirling_remainder
+from isvi.families.tails import tail_length, tail_quadrature
 
 
 def gamma_velocity(a: Float[Array, "..."], log_ratio: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -227,37 +156,3 @@ class Gamma:
         require_positive("Gamma()", latents)
         dim = sum(latent.size for latent in latents.values())
         return Plan(tuple(latents), constrained=True, factors=(GammaFactors(dim),))
-
-
-def require_positive(family: str, latents: Mapping[str, Latent]) -> None:
-    """Raise unless every latent's support is the positive numbers, from 0 on."""
-    require_support(family, "positive latents", latents, (type(constraints.greater_than(0.0)),))
-    for name, latent in latents.items():
-        require(
-            bool(np.all(np.asarray(latent.constraint.lower_bound) == 0)),
-            ConfigurationError,
-            f"{family} is a family for positive latents; latent {name!r} has support {latent.constraint}, which "
-            "does not begin at 0. Use MeanField() for it, which works for every support.",
-        )
-
-
-def refuse_antithetic(family: str, antithetic: bool) -> None:
-    """Raise when mirrored draws are asked of a family that has no mirror."""
-    require(
-        not antithetic,
-        ConfigurationError,
-        f"antithetic draws need a family that is symmetric about its centre (MeanField, Block, FullRank, LogNormal, "
-        f"StudentT); {family} is not. Use antithetic=False.",
-    )
-
-
-def representable(z: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Positive values, kept from rounding to 0 or to infinity."""
-    limits = jnp.finfo(z.dtype)
-    return jnp.clip(z, limits.tiny, limits.max)
-
-
-def representable_exp(log_z: Float[Array, "..."]) -> Float[Array, "..."]:
-    """exp, kept from rounding to 0 or to infinity before it happens, so that it can be differentiated."""
-    limits = jnp.finfo(log_z.dtype)
-    return jnp.exp(jnp.clip(log_z, np.log(limits.tiny) + 0.1, np.log(limits.max) - 0.1))

@@ -8,8 +8,8 @@ from jaxtyping import Array
 
 from isvi.core.latents import Latent
 from isvi.families.base import Plan
-from isvi.families.gamma import representable, representable_exp, require_positive
 from isvi.families.gaussian import DiagonalGaussian, DiagonalParams
+from isvi.families.positive import representable, representable_exp, require_positive
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ without a cancellation (``concentration_information``).
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from isvi.families.gamma import concentration_information
+from isvi.families.series import concentration_information
 
 
 def trigamma_shortfall(x: Float[Array, "..."]) -> Float[Array, "..."]:
