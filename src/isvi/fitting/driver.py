@@ -18,7 +18,7 @@ from isvi.data.opening import Data
 from isvi.families.base import Params
 from isvi.fitting.history import History
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, LoopState, Tally, ended, make_run
+from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, Tally, ending, make_run
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.status import Status
 
@@ -41,6 +41,7 @@ class Outcome:
         seconds: seconds spent in steps.
         compile_seconds: seconds spent compiling.
         skipped: steps not taken because the model, or the update, was not finite.
+        gave_up: whether the method found that it is the wrong one here.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
     """
 
@@ -52,6 +53,7 @@ class Outcome:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     skipped: int = 0
+    gave_up: bool = False
     error: Exception | None = None
 
     @property
@@ -105,12 +107,16 @@ class Driver:
             if reason is not None:
                 return Status("interrupted", f"{reason} after {outcome.gradients:,} model gradients")
             self._add_row(outcome, health)
+            if any(self._ending(outcome)):
+                break
         return self._status(outcome)
 
     def _status(self, outcome: Outcome) -> Status:
-        if outcome.loop.state.failures >= TOLERATED_FAILURES:
+        ending = self._ending(outcome)
+        outcome.gave_up = bool(ending.gave_up)
+        if ending.diverged:
             return _diverged(outcome)
-        if self.method.converged(outcome.loop.state):
+        if ending.converged:
             return Status("converged", "the ELBO that is left to gain is predicted to be negligible")
         return Status("budget", f"all {outcome.gradients:,} model gradients of the budget were used")
 
@@ -119,7 +125,7 @@ class Driver:
     ) -> tuple[int, str | None]:
         """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one, and why the
         run has to end here, if it has to."""
-        while (done := outcome.gradients) < until and not self._ended(outcome.loop):
+        while (done := outcome.gradients) < until and not any(self._ending(outcome)):
             started = time.perf_counter()
             dataset = self._resident(outcome)
             outcome.loop = jax.block_until_ready(run(outcome.loop, dataset, jnp.int32(min(until, done + call))))
@@ -135,9 +141,17 @@ class Driver:
         """The data, or as much of them as is in memory, with the mini-batch that is visited next."""
         return self.dataset.resident(outcome.loop.schedule)
 
+    def _ending(self, outcome: Outcome) -> Ending:
+        """On the host. Evaluated piece by piece it would be compiled so, which takes longer than many a fit."""
+        return jax.device_get(self._compiled_ending(outcome.loop))
+
     @cached_property
-    def _ended(self) -> jax.stages.Wrapped:
-        return compiled_once(partial(ended, self.method))
+    def _compiled_ending(self) -> jax.stages.Wrapped:
+        return compiled_once(partial(ending, self.method))
+
+    @cached_property
+    def _no_tally(self) -> Tally:
+        return Tally.empty()
 
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
         loop = outcome.loop
@@ -157,7 +171,7 @@ class Driver:
             reused = 1 - gradients / loop.state.memory.newest.draws.shape[0] / max(steps, 1)
             rate = gradients / max(outcome.seconds, 1e-9)
             self.report.update(Row(gradients, float(tally.mean), standard_error, reused, float(effective), rate))
-        outcome.loop = loop._replace(tally=Tally.empty())
+        outcome.loop = loop._replace(tally=self._no_tally)
 
 
 def _diverged(outcome: Outcome) -> Status:

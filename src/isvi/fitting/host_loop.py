@@ -56,13 +56,16 @@ class HostRun:
             fresh = YES
 
     def lower(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> "HostRun":
-        """Compile the loop, as ``make_run(...).lower(...).compile()`` does, without calling the model."""
-        loop = _strongly_typed(loop)
-        newest, none = loop.state.memory.newest, jnp.int32(0)
-        jax.block_until_ready(self._proceed(loop, newest, YES, NO, none))
+        """Note what will be compiled: shapes and types are those of the loop's state."""
+        self.last = loop
         return self
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> "HostRun":
+        """Compile the loop, as ``make_run(...).lower(...).compile()`` does, without calling the model."""
+        self._proceed = jax.jit(self._steps, compiler_options=compiler_options)
+        if self.last is not None:
+            loop = _strongly_typed(self.last)
+            jax.block_until_ready(self._proceed(loop, loop.state.memory.newest, YES, NO, jnp.int32(0)))
         return self
 
     def _steps(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from isvi.algorithms.step import Info, Method, State
 from isvi.core.compiling import compiled_once
@@ -55,10 +55,22 @@ class LoopState(NamedTuple):
     tally: Tally
 
 
-def ended(method: Method, loop: LoopState) -> Array:
-    """Whether the run is over, whatever is left of the budget."""
+class Ending(NamedTuple):
+    """Reasons for a run to be over, whatever is left of the budget."""
+
+    diverged: Bool[Array, ""]
+    converged: Bool[Array, ""]
+    gave_up: Bool[Array, ""]
+
+
+def ending(method: Method, loop: LoopState) -> Ending:
     diverged = loop.state.failures >= TOLERATED_FAILURES
-    return jnp.asarray(diverged | method.converged(loop.state) | method.gave_up(loop.state))
+    return Ending(*map(jnp.asarray, (diverged, method.converged(loop.state), method.gave_up(loop.state))))
+
+
+def ended(method: Method, loop: LoopState) -> Bool[Array, ""]:
+    """Whether there is a reason for the run to be over."""
+    return jnp.any(jnp.stack(ending(method, loop)))
 
 
 def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:

@@ -57,7 +57,7 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
         if outcome.fell_back_at is None:
             method = setup.method()
             outcome = drive(method, outcome)
-            if method.gave_up(outcome.loop.state):
+            if outcome.gave_up:
                 outcome = _fall_back(setup, outcome)
         if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
             outcome = drive(setup.fallback(outcome.fell_back_at), outcome)
