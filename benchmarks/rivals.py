@@ -35,7 +35,7 @@ from benchmarks.measure import (
     sweep_counts,
 )
 from benchmarks.problems import BATCH_SIZE, Problem
-from isvi.fitting.driver import Driver, Outcome
+from isvi.fitting.driver import ROWS_OF_HISTORY, Driver, Outcome
 
 Params = tuple[Array, Array]
 """Location and log scale."""
@@ -79,10 +79,23 @@ class Notes:
     reporting: Time = Time()
     kept: list[tuple[int, Time, Any]] = field(default_factory=list)
 
+    def at(self, gradients: int) -> Time:
+        """The time after so many gradients, between rows in proportion."""
+        known = [0, *(count for count, *_ in self.kept)]
+        times = [Time(), *(time for _, time, _ in self.kept)]
+        return Time(*(float(np.interp(gradients, known, clock)) for clock in zip(*times, strict=True)))
+
 
 def run_default(problem: Problem, seed: int, rows: int = 500) -> Run:
-    """``isvi.fit(model, data, seed=seed)`` until it stops by itself, driven in many calls of its compiled loop instead
-    of a few: what is computed does not depend on that."""
+    """``isvi.fit(model, data, seed=seed)`` until it stops by itself, twice: as it is, for the times, and driven in many
+    calls of its compiled loop, to see where it was when. What is computed does not depend on that."""
+    fit, as_it_is = _recorded(problem, seed, ROWS_OF_HISTORY)
+    _, closely = _recorded(problem, seed, rows)
+    points = [Point(g, as_it_is.at(g), problem.evaluate(*params)) for g, _, params in _spaced(closely.kept)]
+    return Run(points, as_it_is.compilation, "nothing tuned", fit.status.kind)
+
+
+def _recorded(problem: Problem, seed: int, rows: int) -> tuple[isvi.Fit, Notes]:
     notes = Notes()
 
     def driver(*arguments: Any) -> Recorder:
@@ -93,8 +106,7 @@ def run_default(problem: Problem, seed: int, rows: int = 500) -> Run:
     run_module, driver_module = (importlib.import_module(f"isvi.fitting.{name}") for name in ("run", "driver"))
     with mock.patch.object(run_module, "Driver", driver), mock.patch.object(driver_module, "ROWS_OF_HISTORY", rows):
         fit = isvi.fit(problem.model, problem.data, seed=seed, progress=False, **_batches(problem))
-    points = [Point(g, s, problem.evaluate(*params)) for g, s, params in _spaced(notes.kept)]
-    return Run(points, notes.compilation, "nothing tuned", fit.status.kind)
+    return fit, notes
 
 
 def _batches(problem: Problem) -> dict[str, int]:

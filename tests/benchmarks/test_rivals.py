@@ -30,6 +30,17 @@ def test_default_is_isvi_fit(toy):
     assert [point.gradients for point in run.points] == sorted(point.gradients for point in run.points)
 
 
+def test_times_between_rows_are_in_proportion():
+    notes = rivals.Notes(kept=[(10, Time(1.0, 2.0), None), (20, Time(3.0, 5.0), None)])
+    assert [notes.at(gradients) for gradients in (0, 5, 10, 15, 20)] == [
+        Time(0.0, 0.0),
+        Time(0.5, 1.0),
+        Time(1.0, 2.0),
+        Time(2.0, 3.5),
+        Time(3.0, 5.0),
+    ]
+
+
 @pytest.mark.parametrize("name", STOCHASTIC)
 def test_stochastic_rival_improves(toy, name):
     if name in NEEDS:
