@@ -23,10 +23,12 @@ SLOW_FALL = 0.1
 """... and one of this many when it ends, ..."""
 STANDARD_ERRORS = 3.0
 """... if it is this many standard errors from nothing."""
+LATELY = 25
+"""Mini-batches whose gains show whether the ELBO still rises: a fifth of a pass, but no more than these."""
 
 
 class RecentGains(NamedTuple):
-    """Mean and variance of the mini-batches' gains over the latest part of a pass."""
+    """Mean and variance of the mini-batches' gains lately."""
 
     number: Int[Array, ""]
     mean: Float[Array, ""]
@@ -49,7 +51,7 @@ class RecentGains(NamedTuple):
 
 
 def _horizon(num_batches: int) -> int:
-    return max(5, num_batches // 5)
+    return max(5, min(num_batches // 5, LATELY))
 
 
 class Trust(NamedTuple):
