@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import files, regression
+from support.callbacks import StopAt
 
 import isvi
 from isvi.data import Cached, Schedule, Source, Stream
@@ -317,17 +318,6 @@ def regression_fit(data: Any, **options: Any) -> isvi.Fit:
 def same_bits(one: isvi.Fit, other: isvi.Fit) -> bool:
     pairs = zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True)
     return all(np.array_equal(a, b) for a, b in pairs) and one.history.elbo == other.history.elbo
-
-
-class StopAt(isvi.Callback):
-    """Ends a fit at a row of its history."""
-
-    def __init__(self, row: int) -> None:
-        self.left = row
-
-    def on_row(self, row: object) -> bool:
-        self.left -= 1
-        return self.left == 0
 
 
 def test_a_fit_gives_the_same_bits_with_and_without(tmp_path: Path) -> None:

@@ -11,20 +11,10 @@ import optax
 import pytest
 from jax.scipy.stats import norm
 from support import regression
+from support.callbacks import StopAt
 
 import isvi
 from isvi.fitting.checkpoints import Checkpoints
-
-
-class StopAt(isvi.Callback):
-    """Ends a fit at a row."""
-
-    def __init__(self, row: int) -> None:
-        self.left = row
-
-    def on_row(self, row: object) -> bool:
-        self.left -= 1
-        return self.left == 0
 
 
 @pytest.fixture(autouse=True, scope="module")

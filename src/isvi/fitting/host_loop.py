@@ -30,6 +30,7 @@ class HostRun:
 
     def __init__(self, method: Method, key: PRNGKeyArray) -> None:
         self.last: LoopState | None = None
+        self._outline: LoopState | None = None
         self._method = method
         self._step_key, _ = run_keys(key)
         self._proceed = jax.jit(self._steps)
@@ -56,15 +57,15 @@ class HostRun:
             fresh = YES
 
     def lower(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> "HostRun":
-        """Note what will be compiled: shapes and types are those of the loop's state."""
-        self.last = loop
+        """Note the shapes and types to compile for: those of the loop's state."""
+        self._outline = loop
         return self
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> "HostRun":
         """Compile the loop, as ``make_run(...).lower(...).compile()`` does, without calling the model."""
         self._proceed = jax.jit(self._steps, compiler_options=compiler_options)
-        if self.last is not None:
-            loop = _strongly_typed(self.last)
+        if self._outline is not None:
+            loop, self._outline = _strongly_typed(self._outline), None
             jax.block_until_ready(self._proceed(loop, loop.state.memory.newest, YES, NO, jnp.int32(0)))
         return self
 
