@@ -2,9 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+DOORS := .venv-doors
+PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+INSTALL := $(BIN)/python $(PIP)
+# Two cores; the tests of a file stay together, and share what they compiled.
+PYTEST := -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all lint format format-check types check benchmark reproduce clean help
+.PHONY: demo test test-all test-doors lint format format-check types check benchmark reproduce clean help
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1: /' | awk -F': ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -13,10 +17,16 @@ demo: $(VENV)/.demo  ## Fit a regression to 327,000 flights and show what came o
 	$(BIN)/isvi demo
 
 test: $(VENV)/.dev  ## Run the tests, on two cores.
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python $(PYTEST)
 
 test-all: $(VENV)/.dev  ## Run the tests, the long ones too.
-	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	$(BIN)/python $(PYTEST) -m "slow or not slow"
+
+# PyTorch's door is left out: of a package of gigabytes, one test would use the automatic derivative of a square.
+test-doors: $(DOORS)/.doors  ## Run the tests that need PyMC or Stan, in an environment that has them.
+	ISVI_CACHE=$(CURDIR)/$(DOORS)/cache $(DOORS)/bin/python $(PYTEST) --no-skips \
+		--deselect tests/frontends/test_gradient.py::test_pytorch \
+		tests/frontends tests/benchmarks/test_pymc_advi.py tests/benchmarks/test_rivals.py
 
 lint: $(VENV)/.dev  ## Look for mistakes.
 	$(BIN)/ruff check .
@@ -31,17 +41,18 @@ format-check: $(VENV)/.dev  ## Check the layout without changing it.
 types: $(VENV)/.dev  ## Check the types.
 	$(BIN)/mypy
 
-check: test lint format-check types  ## All of the above that a change must pass.
+check: test test-doors lint format-check types  ## All of the above that a change must pass.
 
 benchmark: $(VENV)/.benchmark  ## Compare with rivals, and measure what a reuse step costs, on this machine.
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python benchmarks/reuse_cost.py
+	$(BIN)/python benchmarks/compile_cost.py
 
 reproduce: $(VENV)/.dev  ## Reproduce the paper's experiments.
 	$(BIN)/python -m reproduce
 
-clean:  ## Remove the virtual environment and what was written.
-	rm -rf $(VENV) demo-output
+clean:  ## Remove the virtual environments and what was written.
+	rm -rf $(VENV) $(DOORS) .pytest_cache demo-output
 
 # Installed once; again only when the requirements change.
 $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
@@ -56,7 +67,11 @@ $(VENV)/.benchmark: $(VENV)/.created pyproject.toml constraints.txt
 	$(INSTALL) ".[benchmark]"
 	@touch $@
 
-$(VENV)/.created:
+$(DOORS)/.doors: $(DOORS)/.created pyproject.toml constraints.txt
+	$(DOORS)/bin/python $(PIP) ".[doors]"
+	@touch $@
+
+$(VENV)/.created $(DOORS)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "isvi needs Python 3.11 or later; " + sys.executable + " is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(@D)
 	@touch $@

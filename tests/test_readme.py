@@ -1,4 +1,4 @@
-"""Every Python block of the README and the docs runs, and prints what the text block behind it says.
+"""Every Python block of the README, CONTRIBUTING and the docs runs, and prints what the text block behind it says.
 
 Blocks of one file share their names, from top to bottom. Words must be the same; numbers may differ by what
 another processor's rounding explains. ``python tests/test_readme.py`` writes today's output into the files.
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 

@@ -10,10 +10,13 @@ Two verbs over one noun::
 
 from importlib.metadata import version
 
-from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, Auto, FixedSteps, Info, Method, Random, State, build
+from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Random, State, build
+from isvi.auto import Auto
+from isvi.checkpoints import Checkpoint
 from isvi.core.errors import CheckpointError, ConfigurationError, DataError, IsviError, ModelError
 from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
 from isvi.data import Batch, Dataset
+from isvi.diagnosis import Diagnosis
 from isvi.estimators import Estimator, Reparameterization, ScoreFunction
 from isvi.families import (
     Approximation,
@@ -28,26 +31,12 @@ from isvi.families import (
     StudentT,
     approximate,
 )
-from isvi.fitting import (
-    Callback,
-    Checkpoint,
-    Comparison,
-    Diagnosis,
-    ElboEstimate,
-    Fit,
-    History,
-    MLflow,
-    Status,
-    TensorBoard,
-    compare,
-    fit,
-    load,
-    resume,
-)
+from isvi.fitting import Callback, MLflow, TensorBoard, fit, resume
 from isvi.frontends import from_gradient, from_numpyro, from_pymc, from_stan
 from isvi.memory import Record
 from isvi.model import Model, Target
 from isvi.optim import bound_kl, natural_gradient, scale_by_fisher
+from isvi.results import Comparison, ElboEstimate, Fit, History, Status, compare, load
 
 __version__ = version("isvi")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isvi.core.errors import ConfigurationError
-from isvi.fitting.history import History
+from isvi.results.history import History
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,7 +23,7 @@ def toy(tmp_path_factory) -> Problem:
 def test_default_is_isvi_fit(toy):
     """Recorded along the way or not, ``isvi.fit`` ends at the same parameters."""
     run = rivals.run_default(toy, seed=1)
-    fit = isvi.fit(toy.model, toy.data, seed=1, batch_size=60, progress=False)
+    fit = isvi.fit(toy.model, toy.data, family=isvi.MeanField(), seed=1, batch_size=60, progress=False)
     assert run.points[-1].gradients == fit.gradients
     assert run.points[-1].elbo == pytest.approx(toy.evaluate(*fit.params), abs=1e-6)
     assert run.status == fit.status.kind

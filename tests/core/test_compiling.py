@@ -8,6 +8,8 @@ from support import regression
 import isvi
 from isvi.core.compiling import A_LITTLE, SHORT, compiled_once, effort, operations
 
+A_LOT = {"xla_cpu_use_fusion_emitters": True, "xla_backend_optimization_level": 3}
+
 
 def test_short_runs_are_compiled_with_little_effort():
     assert effort(0.5 * SHORT) == dict(A_LITTLE)
@@ -25,10 +27,10 @@ def test_operations_of_a_product_of_matrices():
 
 
 def test_a_long_run_ends_where_a_short_one_does(monkeypatch):
-    """Effort changes rounding, and nothing else."""
+    """Effort changes rounding, and nothing else. The tests are compiled with little; here all of it is asked for."""
     options = {"batch_size": regression.BATCH_SIZE, "budget": 300, "progress": False}
     short = isvi.fit(regression.model(), regression.data(), **options)
-    monkeypatch.setattr("isvi.core.compiling.SHORT", 0.0)
+    monkeypatch.setattr("isvi.fitting.setup.effort", lambda operations: A_LOT)
     long = isvi.fit(regression.model(), regression.data(), **options)
     for one, other in zip(jax.tree.leaves(short.params), jax.tree.leaves(long.params), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)

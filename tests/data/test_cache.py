@@ -17,10 +17,10 @@ from support import files, regression
 from support.callbacks import StopAt
 
 import isvi
+from isvi.checkpoints.identity import identify_data
 from isvi.data import Cached, Schedule, Source, Stream
 from isvi.data.cache import FORGOTTEN_SECONDS, KeptWindows
 from isvi.data.schedule import order_of_visits
-from isvi.fitting.identity import identify_data
 
 ROWS, BATCH_SIZE = 513, 20
 """25 full mini-batches, in windows of 4, and one of 13 rows: 7 windows and the rest."""

@@ -1,8 +1,8 @@
 """Data larger than memory: every row once per epoch, in mini-batches that stay what they are."""
 
 import threading
-import time
 import weakref
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def test_few_windows_are_alive_and_the_thread_ends(tmp_path: Path, monkeypatch: 
     order = order_of_visits(KEY, stream.num_batches, stream.windows)
     for position in range(stream.num_batches):
         stream.resident(Schedule(order, jnp.int32(position)))
-        time.sleep(0.01)  # let the thread read as far ahead as it may
+        wait(stream._reader._coming.values())  # the thread has read as far ahead as it may
         assert len(reader_threads()) == 1
     assert 2 <= most[0] <= 1 + AHEAD
     stream.release()

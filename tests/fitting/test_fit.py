@@ -48,7 +48,7 @@ def test_mean_field_finds_means_and_conditional_scales(mean_field):
     sd = 1 / np.sqrt(np.diag(precision))
     np.testing.assert_allclose(mean_field.mean()["w"], centre, atol=0.25 * sd.min())
     np.testing.assert_allclose(mean_field.sd()["w"], sd, rtol=0.1)
-    assert regression.mean_field_gap(mean_field.params) < 0.1
+    assert regression.gap(mean_field.params) < 0.1
 
 
 def test_full_rank_finds_the_posterior(full_rank):

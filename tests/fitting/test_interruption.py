@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,30 @@ def test_twice_stops_at_once(tmp_path):
     assert ended["restored"]
 
 
-def test_in_another_thread_signals_are_left_alone():
-    before = signal.getsignal(signal.SIGINT)
+@pytest.fixture
+def usual_handler() -> Iterator[None]:
+    """The one that is replaced during a fit: where the tests run in the background of a script, SIGINT is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_signals_are_noted_while_it_is_entered(usual_handler):
+    with Interruption() as interruption:
+        signal.raise_signal(signal.SIGINT)
+        assert interruption.reason == "stopped by hand"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_ignored_signal_stays_ignored(usual_handler):
+    """As in the background of a script, where Ctrl-C is meant for someone else."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Interruption() as interruption:
+        signal.raise_signal(signal.SIGINT)
+    assert interruption.reason is None
+
+
+def test_in_another_thread_signals_are_left_alone(usual_handler):
     found = []
 
     def enter() -> None:
@@ -50,4 +73,4 @@ def test_in_another_thread_signals_are_left_alone():
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    assert found == [before]
+    assert found == [signal.default_int_handler]

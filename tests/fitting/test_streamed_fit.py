@@ -37,7 +37,7 @@ def test_the_posterior_is_the_one_of_data_in_memory(kind: str, tmp_path: Path) -
     assert reader_threads() == []
     # With five mini-batches of 30 rows the same fit in memory stops at gaps of up to 0.05 nats; a mini-batch that is
     # left out, or counted twice, moves the optimum by several tenths.
-    assert regression.mean_field_gap(fit.params) < 0.1
+    assert regression.gap(fit.params) < 0.1
 
 
 def test_the_elbo_is_that_of_all_rows(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_numpyro_models(kind: str, tmp_path: Path) -> None:
 
     source = files.make_source(kind, tmp_path, regression.data())
     fit = isvi.fit(isvi.from_numpyro(model), source, batch_size=BATCH_SIZE, progress=False)
-    assert regression.mean_field_gap(fit.params) < 0.02
+    assert regression.gap(fit.params) < 0.02
     rows = {"x": regression.data()["x"][:7].astype(np.float32)}
     assert fit.predict(rows, num_samples=5)["y"].shape == (5, 7)
     with pytest.raises(isvi.ConfigurationError, match="do not fit in memory"):
@@ -150,7 +150,7 @@ def test_external_gradients(tmp_path: Path) -> None:
     model = isvi.from_gradient(value_and_grad, 3, log_prior=lambda z: jax.scipy.stats.norm.logpdf(z).sum())
     source = files.make_source("parquet", tmp_path, regression.data())
     fit = isvi.fit(model, source, batch_size=BATCH_SIZE, algorithm=isvi.SGD(), num_samples=2, progress=False)
-    assert regression.mean_field_gap(fit.params) < 0.02
+    assert regression.gap(fit.params) < 0.02
     latents = isvi.approximate(isvi.MeanField(), regression.model().latents)
     in_memory = replace(
         fit, model=regression.model(), approximation=latents, dataset=isvi.Dataset.from_arrays(regression.data())

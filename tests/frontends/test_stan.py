@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import isvi
-from isvi.frontends.stan import StanProgram, _as_json, _choose, _unpack, from_stan_model
+from isvi.frontends.stan import from_stan_model
+from isvi.frontends.stan.building import choose
+from isvi.frontends.stan.program import StanProgram, unpack
+from isvi.frontends.stan.reading import as_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "frontends" / "stan.md"
 PROGRAM = re.search(r'program = """(.*?)"""', PAGE.read_text(), re.DOTALL)[1]  # compiled once for all tests
@@ -75,20 +78,20 @@ def test_rejections() -> None:
 
 def test_names_become_arrays() -> None:
     """Stan lists matrices column by column, and counts from 1."""
-    found = _unpack(["a", "m.1.1", "m.2.1", "m.1.2", "m.2.2", "m.1.3", "m.2.3"], np.arange(7.0)[None])
+    found = unpack(["a", "m.1.1", "m.2.1", "m.1.2", "m.2.2", "m.1.3", "m.2.3"], np.arange(7.0)[None])
     assert found["a"].shape == (1,)
     np.testing.assert_array_equal(found["m"][0], [[1, 3, 5], [2, 4, 6]])
 
 
 def test_data_become_json() -> None:
     assert (
-        _as_json({"n": np.int64(2), "b": np.array([True, False]), "x": [0.5, 1]})
+        as_json({"n": np.int64(2), "b": np.array([True, False]), "x": [0.5, 1]})
         == '{"n": 2, "b": [1, 0], "x": [0.5, 1.0]}'
     )
     with pytest.raises(isvi.DataError, match="'x' has dtype"):
-        _as_json({"x": ["a"]})
+        as_json({"x": ["a"]})
     with pytest.raises(isvi.DataError, match="no JSON file"):
-        _as_json("nowhere.json")
+        as_json("nowhere.json")
 
 
 def test_missing_file_and_wrong_builder() -> None:
@@ -147,8 +150,8 @@ def test_compiler_messages() -> None:
 
 
 def test_sources_at_hand_are_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isvi.frontends.stan.find_spec", lambda name: None if name == "httpstan" else object())
-    assert _choose("auto") == "bridgestan"
-    monkeypatch.setattr("isvi.frontends.stan.find_spec", lambda name: object())
-    monkeypatch.setattr("isvi.frontends.stan._has_sources", lambda: False)
-    assert _choose("auto") == "httpstan"
+    monkeypatch.setattr("isvi.frontends.stan.building.find_spec", lambda name: None if name == "httpstan" else object())
+    assert choose("auto") == "bridgestan"
+    monkeypatch.setattr("isvi.frontends.stan.building.find_spec", lambda name: object())
+    monkeypatch.setattr("isvi.frontends.stan.building.has_sources", lambda: False)
+    assert choose("auto") == "httpstan"

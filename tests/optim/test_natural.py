@@ -1,5 +1,7 @@
 """Natural gradients and bounded steps, against the Fisher information: the Hessian of the KL divergence."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +25,7 @@ CONJUGATE = pytest.mark.parametrize("case", EXPONENTIAL.values(), ids=EXPONENTIA
 
 def fisher(case: Divergence, params) -> np.ndarray:
     flat, unravel = ravel_pytree(params)
-    return np.asarray(jax.hessian(lambda other: case.kl(case.approximation, params, unravel(other)))(flat))
+    return np.asarray(jax.jit(jax.hessian(lambda other: case.kl(case.approximation, params, unravel(other))))(flat))
 
 
 @ALL
@@ -35,7 +37,7 @@ def test_natural_gradient_inverts_the_fisher_information(case, x64):
     information = fisher(case, params)
     direction = np.random.default_rng(2).normal(size=len(information))
     gradient = information @ direction
-    natural = ravel_pytree(case.approximation.natural(params, unravel(gradient)))[0]
+    natural = ravel_pytree(jax.jit(case.approximation.natural)(params, unravel(gradient)))[0]
     np.testing.assert_allclose(information @ natural, gradient, rtol=1e-6, atol=1e-6 * np.abs(gradient).max())
 
 
@@ -49,7 +51,7 @@ def test_squared_length_is_that_of_the_fisher_information(case, x64):
     for only in np.eye(approximation.num_factors):
         part = ravel_pytree(approximation.scale_by_factor(jnp.asarray(only), step))[0]
         lengths.append(part @ information @ part)
-    np.testing.assert_allclose(approximation.squared_length(params, step), lengths, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(approximation.squared_length)(params, step), lengths, rtol=1e-6)
 
 
 @CONJUGATE
@@ -58,10 +60,15 @@ def test_on_a_conjugate_target_the_direction_leads_straight_there_in_natural_par
     towards the target's, and at rate 1 all the way."""
     params, target = members(case)
     approximation = case.approximation
-    gradient = jax.grad(lambda params: -case.kl(approximation, params, target))(params)
-    natural = approximation.natural(params, gradient)
-    here, moving = jax.jvp(lambda params: case.natural_parameters(approximation, params), (params,), (natural,))
-    there = case.natural_parameters(approximation, target)
+    natural_parameters = jax.jit(partial(case.natural_parameters, approximation))
+
+    @jax.jit
+    def direction(params):
+        gradient = jax.grad(lambda params: -case.kl(approximation, params, target))(params)
+        return approximation.natural(params, gradient)
+
+    here, moving = jax.jvp(natural_parameters, (params,), (direction(params),))
+    there = natural_parameters(target)
     np.testing.assert_allclose(here + moving, there, rtol=1e-6, atol=1e-6)
 
 
@@ -79,7 +86,7 @@ def test_exact_steps_converge_to_a_conjugate_target_from_anywhere(case, x64):
         return optax.apply_updates(params, updates)
 
     params = jax.jit(lambda params: jax.lax.fori_loop(0, 300, step, params))(params)
-    assert float(case.kl(approximation, params, target)) < 1e-10
+    assert float(jax.jit(partial(case.kl, approximation))(params, target)) < 1e-10
 
 
 @ALL
@@ -88,12 +95,14 @@ def test_no_step_is_longer_than_the_bound(case, max_kl, most, x64):
     """The KL is bounded to second order. Every factor by itself: the others are held."""
     params, _ = members(case)
     approximation, bound = case.approximation, isvi.bound_kl(max_kl)
+    update = jax.jit(partial(bound.update, approximation=approximation))
+    moved_by = jax.jit(lambda step: case.kl(approximation, params, optax.apply_updates(params, step)))
     for seed in range(5):
         wild = jiggled(jax.tree.map(jnp.zeros_like, params), seed, size=30.0)
         for only in np.eye(approximation.num_factors):
             one_factor = approximation.scale_by_factor(jnp.asarray(only), wild)
-            step, _ = bound.update(one_factor, bound.init(params), params, approximation=approximation)
-            moved = float(case.kl(approximation, params, optax.apply_updates(params, step)))
+            step, _ = update(one_factor, bound.init(params), params)
+            moved = float(moved_by(step))
             assert max_kl / most < moved < max_kl * most, moved / max_kl
 
 
@@ -101,7 +110,8 @@ def test_no_step_is_longer_than_the_bound(case, max_kl, most, x64):
 def test_a_short_step_is_left_alone(case):
     params, _ = members(case)
     short = jiggled(jax.tree.map(jnp.zeros_like, params), 0, size=1e-3)
-    step, _ = isvi.bound_kl(0.1).update(short, optax.EmptyState(), params, approximation=case.approximation)
+    update = jax.jit(partial(isvi.bound_kl(0.1).update, approximation=case.approximation))
+    step, _ = update(short, optax.EmptyState(), params)
     jax.tree.map(np.testing.assert_array_equal, step, short)
 
 
@@ -137,8 +147,8 @@ def test_single_precision_at_the_concentrations_of_large_data():
     for x64 in (True, False):
         with jax.enable_x64(x64):
             arguments = [jnp.asarray(value, float) for value in (alpha, by_logits, by_log_total)]
-            logits, log_total = simplex_natural(*arguments)
-            length = simplex_squared_length(arguments[0], logits, log_total)
+            logits, log_total = jax.jit(simplex_natural)(*arguments)
+            length = jax.jit(simplex_squared_length)(arguments[0], logits, log_total)
             answers.append(np.array([*logits, log_total, length], np.float64))
     np.testing.assert_allclose(answers[1], answers[0], rtol=2e-3)
     params = GammaParams(jnp.zeros(1), jnp.full(1, np.log(1e6)))
@@ -152,8 +162,8 @@ def test_information_of_the_degrees_of_freedom():
     with jax.enable_x64(True):
         trigammas = (polygamma(1, df / 2) - polygamma(1, (df + 1) / 2)) / 4
         exact = np.asarray(trigammas - (df + 5) / (2 * df * (df + 1) * (df + 3)))
-        np.testing.assert_allclose(degrees_information(jnp.asarray(df)), exact, rtol=1e-5)
-    np.testing.assert_allclose(degrees_information(jnp.asarray(df, jnp.float32)), exact, rtol=1e-4)
+        np.testing.assert_allclose(jax.jit(degrees_information)(jnp.asarray(df)), exact, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(degrees_information)(jnp.asarray(df, jnp.float32)), exact, rtol=1e-4)
 
 
 def test_composes_with_optax_and_with_fit():

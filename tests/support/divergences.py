@@ -151,5 +151,5 @@ EXPONENTIAL = {name: case for name, case in CASES.items() if case.natural_parame
 
 def members(case: Divergence, size: float = 0.3) -> tuple[Any, Any]:
     """Two members of a family, some way apart from each other."""
-    start = case.approximation.init(*normal_moments(case.location, case.scale))
+    start = jax.jit(case.approximation.init)(*normal_moments(case.location, case.scale))
     return jiggled(start, seed=0, size=size), jiggled(start, seed=1, size=size)

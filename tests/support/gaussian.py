@@ -15,10 +15,17 @@ LABELS = ("a[0]", "a[1]", "b")
 """The order in which PRECISION and MODE are written; families may lay latents out in another one."""
 
 
+def constants() -> tuple[jax.Array, jax.Array]:
+    """Mode and precision, in the floating point of the moment: a NumPy constant that JAX has met in single precision it
+    may not lower in double precision."""
+    return jnp.asarray(MODE), jnp.asarray(PRECISION)
+
+
 def log_density(values: dict[str, jax.Array]) -> jax.Array:
     """-(v - mode)' precision (v - mode) / 2."""
-    centred = jnp.append(values["a"], values["b"]) - MODE
-    return -0.5 * centred @ PRECISION @ centred
+    mode, precision = constants()
+    centred = jnp.append(values["a"], values["b"]) - mode
+    return -0.5 * centred @ precision @ centred
 
 
 def model() -> isvi.Model:
@@ -49,7 +56,8 @@ def _covariances(piece: Any) -> list[jax.Array]:
 def exact_elbo(approximation: isvi.Approximation, params: Any) -> jax.Array:
     """E_q[log density] + entropy, without a draw."""
     mean, covariance = moments(approximation, params)
-    centred = mean - MODE
-    expected = -0.5 * (centred @ PRECISION @ centred + jnp.trace(PRECISION @ covariance))
+    mode, precision = constants()
+    centred = mean - mode
+    expected = -0.5 * (centred @ precision @ centred + jnp.trace(precision @ covariance))
     entropy = 0.5 * jnp.linalg.slogdet(2 * jnp.pi * jnp.e * covariance)[1]
     return expected + entropy

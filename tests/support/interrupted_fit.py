@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 import numpy as np
 from jax.scipy.stats import norm
@@ -24,7 +25,14 @@ class Signals(isvi.Callback):
         self.row -= 1
         if self.row == 0:
             for _ in range(self.times):
-                os.kill(os.getpid(), self.number)
+                self._send()
+
+    def _send(self) -> None:
+        """Send one, and wait until it was taken in: two that come at once may arrive as one."""
+        before = signal.getsignal(self.number)
+        os.kill(os.getpid(), self.number)
+        while signal.getsignal(self.number) is before:
+            time.sleep(0.001)
 
 
 def model() -> isvi.Model:
@@ -35,6 +43,12 @@ def model() -> isvi.Model:
 
 def data() -> dict[str, np.ndarray]:
     return {"y": np.random.default_rng(0).normal(size=50)}
+
+
+def as_in_a_terminal() -> None:
+    """Who starts the tests in the background of a script (``make test &``) has them, and this, ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def main(number: int, times: int, folder: str) -> dict[str, object]:
@@ -48,6 +62,7 @@ def main(number: int, times: int, folder: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    as_in_a_terminal()
     ended = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
     restored = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     print(json.dumps({**ended, "restored": restored and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL}))

@@ -1,5 +1,9 @@
-"""A small fit that goes on where it was killed: ``python killed_fit.py FOLDER``."""
+"""A small fit that goes on where it was killed: ``python killed_fit.py FOLDER [stay]``.
 
+With ``stay`` it does not end by itself: at its last row it makes ``FOLDER/near-the-end`` and waits to be killed.
+"""
+
+import signal
 import sys
 import time
 from pathlib import Path
@@ -8,13 +12,23 @@ import numpy as np
 from jax.scipy.stats import norm
 
 import isvi
+from isvi.fitting.progress import Row
+
+BUDGET = 300
 
 
 class Slow(isvi.Callback):
-    """There must be time to be killed in."""
+    """Rows that take a while, so that moments fall into different ones; and perhaps a last one that does not end."""
 
-    def on_row(self, row: object) -> None:
+    def __init__(self, stay: Path | None) -> None:
+        self.stay = stay
+
+    def on_row(self, row: Row) -> None:
         time.sleep(0.03)
+        if self.stay is not None and row.gradients >= BUDGET:
+            (self.stay / "near-the-end").touch()
+            while True:
+                signal.pause()
 
 
 def model() -> isvi.Model:
@@ -31,15 +45,15 @@ def data() -> dict[str, np.ndarray]:
 
 
 def fit(**options) -> isvi.Fit:
-    return isvi.fit(model(), data(), algorithm=isvi.ISGD(), budget=300, batch_size=20, **options)
+    return isvi.fit(model(), data(), algorithm=isvi.ISGD(), budget=BUDGET, batch_size=20, **options)
 
 
-def fit_or_resume(folder: Path) -> isvi.Fit:
-    checkpoint = isvi.Checkpoint(folder, every=0.05)
+def fit_or_resume(folder: Path, stay: bool) -> isvi.Fit:
+    checkpoint, slow = isvi.Checkpoint(folder, every=0.05), Slow(folder if stay else None)
     if (folder / "run.json").exists():
-        return isvi.resume(checkpoint, model(), data(), callbacks=[Slow()])
-    return fit(checkpoint=checkpoint, callbacks=[Slow()])
+        return isvi.resume(checkpoint, model(), data(), callbacks=[slow])
+    return fit(checkpoint=checkpoint, callbacks=[slow])
 
 
 if __name__ == "__main__":
-    fit_or_resume(Path(sys.argv[1]))
+    fit_or_resume(Path(sys.argv[1]), stay="stay" in sys.argv[2:])

@@ -55,8 +55,11 @@ def divergence(mean: np.ndarray, covariance: np.ndarray) -> float:
     return float(0.5 * (spread + (mean - centre) @ precision @ (mean - centre)))
 
 
-def mean_field_gap(params: Any) -> float:
-    """How far the ELBO of a mean-field approximation is below the best one's, in nats."""
+def gap(params: Any) -> float:
+    """How far the ELBO of a mean-field or full-rank approximation is below its family's best, in nats."""
+    if hasattr(params, "cholesky"):
+        factor = np.asarray(params.cholesky[0], float)
+        return divergence(np.asarray(params.loc, float), factor @ factor.T)
     mean, sd = np.asarray(params.loc, float), np.exp(np.asarray(params.log_scale, float))
     centre, precision = posterior()
     return divergence(mean, np.diag(sd**2)) - divergence(centre, np.diag(1 / np.diag(precision)))
@@ -94,4 +97,4 @@ def run(
 def gaps(state: isvi.State) -> np.ndarray:
     """The gap of every seed of :func:`run`."""
     structure = type(state.params)
-    return np.array([mean_field_gap(structure(*leaves)) for leaves in zip(*state.params, strict=True)])
+    return np.array([gap(structure(*leaves)) for leaves in zip(*state.params, strict=True)])

@@ -16,6 +16,8 @@ def check_shapes(function: Callable) -> Callable:
     if function.__name__ == "__init__":
         return function  # JAX rebuilds pytrees with placeholders in the place of arrays
     annotations = getattr(function, "__annotations__", {})
+    if not any(map(_is_shape, annotations.values())):
+        return function
     function.__annotations__ = {name: hint if _is_shape(hint) else Any for name, hint in annotations.items()}
     return beartype(function)
 

@@ -1,6 +1,6 @@
-"""Algorithms: when to make a record, and which records to sum."""
+"""The paper: when to make a record, and which records to sum. One small file an algorithm; also what an algorithm is
+(``base``), how one becomes a step (``step``), and rules of reuse (``policies``). The default has a room of its own."""
 
-from isvi.algorithms.auto import Auto
 from isvi.algorithms.base import Algorithm, AlgorithmOptions, Memory
 from isvi.algorithms.isag import ISAG
 from isvi.algorithms.isgd import ISGD
@@ -19,7 +19,6 @@ __all__ = [
     "Adaptive",
     "Algorithm",
     "AlgorithmOptions",
-    "Auto",
     "FixedSteps",
     "Info",
     "Memory",

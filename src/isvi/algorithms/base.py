@@ -1,9 +1,9 @@
 """What an algorithm is: answers to *when do I make a record* and *which records do I sum*."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from isvi.estimators.base import Estimator
 from isvi.estimators.weights import WeightHealth
@@ -14,6 +14,10 @@ Boolean = Bool[Array, ""] | bool
 """A truth value that may be traced; a Python ``True`` lets a choice be compiled away."""
 
 
+Promise = Literal["converged", "settled"]
+"""What the end of a fit means: every entry is as it should be, or only their average is known to be."""
+
+
 class Memory(NamedTuple):
     """What is remembered between steps."""
 
@@ -22,6 +26,15 @@ class Memory(NamedTuple):
     """Steps taken with the newest record since the one that made it."""
     store: Any
     """Whatever else the algorithm keeps; nothing for SGD and I-SGD."""
+
+
+class Doubts(NamedTuple):
+    """What an algorithm knows of how wrong the approximation may still be, entry by entry."""
+
+    means: Float[Array, " dim"]
+    """Predicted errors of the means, in standard deviations."""
+    sds: Float[Array, " dim"]
+    """Standard errors of the logarithms of the standard deviations; infinite while they are not known."""
 
 
 class Algorithm(NamedTuple):
@@ -35,6 +48,8 @@ class Algorithm(NamedTuple):
         gradient: ``gradient(params, memory) -> gradient of the ELBO``.
         health: ``health(params, memory) -> WeightHealth`` of the records in the sum.
         converged: ``converged(memory) -> bool``: is there nothing left to gain? Most algorithms cannot tell.
+        promise: what ``converged`` means.
+        doubts: ``doubts(memory) -> Doubts``, or None where nothing is known.
         gave_up: ``gave_up(memory) -> bool``: is this algorithm the wrong one here?
         recovers: whether ``update_store`` answers a record that is not finite with a step to safety. Otherwise no
             step is taken.
@@ -46,6 +61,8 @@ class Algorithm(NamedTuple):
     gradient: Callable[[Params, Memory], Params]
     health: Callable[[Params, Memory], WeightHealth]
     converged: Callable[[Memory], Boolean] = lambda memory: False
+    promise: Promise = "converged"
+    doubts: Callable[[Memory], Doubts | None] = lambda memory: None
     gave_up: Callable[[Memory], Boolean] = lambda memory: False
     recovers: bool = False
 

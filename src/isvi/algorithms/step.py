@@ -1,6 +1,7 @@
 """One step, for every algorithm: decide, evaluate the model or not, remember, move."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from isvi.algorithms.base import Algorithm, AlgorithmOptions, Boolean, Memory
+from isvi.algorithms.base import Algorithm, AlgorithmOptions, Boolean, Doubts, Memory, Promise
 from isvi.data.dataset import Batch
 from isvi.data.opening import Data
 from isvi.estimators.base import Estimator
@@ -59,6 +60,8 @@ class Method(NamedTuple):
     advance: Callable[[State, Record, Boolean, Boolean], tuple[State, Info]]
     health: Callable[[State], WeightHealth]
     converged: Callable[[State], Boolean]
+    promise: Promise
+    doubts: Callable[[State], Doubts | None]
     gave_up: Callable[[State], Boolean]
 
 
@@ -69,84 +72,103 @@ def build(
     dataset: Data,
 ) -> Method:
     """Put an estimator, an algorithm and an optimizer together."""
-    bound: Algorithm = algorithm.bind(estimator, dataset.num_batches)
-    optimizer = optax.with_extra_args_support(optimizer)
+    bound = algorithm.bind(estimator, dataset.num_batches)
+    parts = _Parts(estimator, bound, optax.with_extra_args_support(optimizer), dataset)
+    return Method(
+        init=parts.init,
+        step=parts.step,
+        wants_record=parts.wants_record,
+        record=parts.record,
+        advance=parts.advance,
+        health=lambda state: bound.health(state.params, state.memory),
+        converged=lambda state: bound.converged(state.memory),
+        promise=bound.promise,
+        doubts=lambda state: bound.doubts(state.memory),
+        gave_up=lambda state: bound.gave_up(state.memory),
+    )
 
-    def init(params: Params) -> State:
-        shapes = jax.eval_shape(estimator.record, jax.random.key(0), params, dataset.batch(0))
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a step is made of, and how: the functions of a :class:`Method`."""
+
+    estimator: Estimator
+    algorithm: Algorithm
+    optimizer: optax.GradientTransformationExtraArgs
+    dataset: Data
+
+    def init(self, params: Params) -> State:
+        estimator, zero = self.estimator, jnp.int32(0)
+        shapes = jax.eval_shape(estimator.record, jax.random.key(0), params, self.dataset.batch(0))
         empty: Record = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         # Not used, but inside the support, so that no density is infinite there.
         empty = empty._replace(draws=estimator.approximation.draw(jax.random.key(0), params, estimator.num_samples))
-        zero = jnp.int32(0)
-        memory = Memory(empty, zero, bound.init_store(params, empty))
-        return State(params, optimizer.init(params), memory, zero, zero, zero)
+        memory = Memory(empty, zero, self.algorithm.init_store(params, empty))
+        return State(params, self.optimizer.init(params), memory, zero, zero, zero)
 
-    def wants_record(key: PRNGKeyArray, state: State) -> Boolean:
-        return bound.wants_record(key, state.params, state.memory)
-
-    @jax.jit
-    def usable(made: Record, newest: Record) -> tuple[Record, Array]:
-        finite = made.finite
-        return jax.tree.map(lambda new, old: jnp.where(finite, new, old), made, newest), finite
-
-    def record(key: PRNGKeyArray, params: Params, newest: Record, batch: Batch) -> tuple[Record, Array]:
-        # Compiled apart, for models that are evaluated on the host: this is then all that is left around them.
-        return usable(estimator.record(key, params, batch), newest)
-
-    def advance(state: State, record: Record, fresh: Boolean, finite: Boolean) -> tuple[State, Info]:
-        params, memory = state.params, state.memory
-        usable = jnp.asarray(fresh) & finite
-        memory = memory._replace(newest=record, reuses=jnp.where(usable, 0, memory.reuses + 1))
-        memory = memory._replace(store=bound.update_store(params, memory, usable))
-
-        ascent = bound.gradient(params, memory)
-        descent = jax.tree.map(jnp.negative, ascent)
-        # Optimizers in the geometry of q (isvi.optim.natural) ask for it; others do not see it.
-        updates, optimizer_state = optimizer.update(
-            descent, state.optimizer, params, approximation=estimator.approximation
-        )
-        moved = optax.apply_updates(params, updates)
-        stuck = ~(jnp.asarray(finite | bound.recovers) & all_finite(moved))
-        params, optimizer_state = jax.tree.map(
-            lambda new, old: jnp.where(stuck, old, new),
-            (moved, optimizer_state),
-            (params, state.optimizer),
-        )
-        failed = stuck | ~jnp.asarray(finite)
-        evaluated = jnp.asarray(fresh, jnp.int32) * estimator.num_samples
-        info = Info(
-            fresh=jnp.asarray(fresh),
-            elbo=record.log_joint.mean() + estimator.approximation.entropy(state.params).sum(),
-            failed=failed,
-        )
-        failures = jnp.where(failed, state.failures + 1, jnp.where(fresh, 0, state.failures))
-        state = State(params, optimizer_state, memory, state.steps + 1, state.gradients + evaluated, failures)
-        return state, info
-
-    def step(key: PRNGKeyArray, state: State, batch: Batch) -> tuple[State, Info]:
-        wanted, newest = wants_record(key, state), state.memory.newest
+    def step(self, key: PRNGKeyArray, state: State, batch: Batch) -> tuple[State, Info]:
+        wanted, newest = self.wants_record(key, state), state.memory.newest
 
         def make() -> tuple[Record, Array]:
             # Derived here, not above: a reuse step should not pay for a key that it does not use.
-            return record(jax.random.fold_in(key, 1), state.params, newest, batch)
+            return self.record(jax.random.fold_in(key, 1), state.params, newest, batch)
 
         def keep() -> tuple[Record, Array]:
             return newest, jnp.array(True)
 
         # SGD always wants one, and is then compiled without the choice.
         used, finite = make() if wanted is True else jax.lax.cond(wanted, make, keep)
-        return advance(state, used, wanted, finite)
+        return self.advance(state, used, wanted, finite)
 
-    def health(state: State) -> WeightHealth:
-        return bound.health(state.params, state.memory)
+    def wants_record(self, key: PRNGKeyArray, state: State) -> Boolean:
+        return self.algorithm.wants_record(key, state.params, state.memory)
 
-    def converged(state: State) -> Boolean:
-        return bound.converged(state.memory)
+    def record(self, key: PRNGKeyArray, params: Params, newest: Record, batch: Batch) -> tuple[Record, Array]:
+        return _usable(self.estimator.record(key, params, batch), newest)
 
-    def gave_up(state: State) -> Boolean:
-        return bound.gave_up(state.memory)
+    def advance(self, state: State, record: Record, fresh: Boolean, finite: Boolean) -> tuple[State, Info]:
+        memory = self._remembered(state, record, jnp.asarray(fresh) & finite)
+        params, optimizer_state, stuck = self._moved(state, memory, finite)
+        failed = stuck | ~jnp.asarray(finite)
+        info = Info(
+            fresh=jnp.asarray(fresh),
+            elbo=record.log_joint.mean() + self.estimator.approximation.entropy(state.params).sum(),
+            failed=failed,
+        )
+        evaluated = jnp.asarray(fresh, jnp.int32) * self.estimator.num_samples
+        failures = jnp.where(failed, state.failures + 1, jnp.where(fresh, 0, state.failures))
+        return State(params, optimizer_state, memory, state.steps + 1, state.gradients + evaluated, failures), info
 
-    return Method(init, step, wants_record, record, advance, health, converged, gave_up)
+    def _remembered(self, state: State, record: Record, fresh: Bool[Array, ""]) -> Memory:
+        """The memory with this record as the newest, which may be the one that it was."""
+        memory = state.memory
+        memory = memory._replace(newest=record, reuses=jnp.where(fresh, 0, memory.reuses + 1))
+        return memory._replace(store=self.algorithm.update_store(state.params, memory, fresh))
+
+    def _moved(self, state: State, memory: Memory, finite: Boolean) -> tuple[Params, Any, Bool[Array, ""]]:
+        """Parameters and optimizer after the step; both as they were if it cannot be taken, and whether that is so."""
+        descent = jax.tree.map(jnp.negative, self.algorithm.gradient(state.params, memory))
+        # Optimizers in the geometry of q (isvi.optim.natural) ask for it; others do not see it.
+        updates, optimizer_state = self.optimizer.update(
+            descent, state.optimizer, state.params, approximation=self.estimator.approximation
+        )
+        moved = optax.apply_updates(state.params, updates)
+        stuck = ~(jnp.asarray(finite | self.algorithm.recovers) & all_finite(moved))
+        params, optimizer_state = jax.tree.map(
+            lambda new, old: jnp.where(stuck, old, new),
+            (moved, optimizer_state),
+            (state.params, state.optimizer),
+        )
+        return params, optimizer_state, stuck
+
+
+@jax.jit
+def _usable(made: Record, newest: Record) -> tuple[Record, Array]:
+    """The record just made, or the newest before it if the model was not finite; and whether it was.
+
+    Compiled apart, for models that are evaluated on the host: this is then all that is left around them."""
+    finite = made.finite
+    return jax.tree.map(lambda new, old: jnp.where(finite, new, old), made, newest), finite
 
 
 def all_finite(tree: Any) -> Bool[Array, ""]:

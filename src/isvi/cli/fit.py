@@ -1,6 +1,5 @@
 """``isvi fit``: fit the model in a file to the data in another."""
 
-import json
 import logging
 import sys
 from enum import StrEnum
@@ -9,11 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isvi.cli.exits import exit_code
+from isvi.cli.exits import fit_exit_code
+from isvi.cli.plain import as_json_text
 from isvi.core.errors import CheckpointError, require
 
 if TYPE_CHECKING:
     from isvi import Fit
+
+
+NOT_FINITE = (
+    "the result has numbers that are not finite. A latent may have a flat posterior: give it a proper prior, or look "
+    "at the log density where the fit started."
+)
 
 
 class FamilyName(StrEnum):
@@ -47,7 +53,7 @@ def fit(
         Path | None, typer.Option(help="Folder for decoded data that are larger than memory, so that passes are quick.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for checkpoints and the result.")] = None,
-    family: Annotated[FamilyName, typer.Option(help="Shape of the approximation.")] = FamilyName.MEAN_FIELD,
+    family: Annotated[FamilyName | None, typer.Option(help="By default as full as can be afforded.")] = None,
     algorithm: Annotated[AlgorithmName | None, typer.Option(help="By default chosen by isvi.")] = None,
     budget: Annotated[int | None, typer.Option(min=1, help="Model gradients that may be evaluated.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per mini-batch.")] = None,
@@ -57,7 +63,7 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Fit a model to data, with checkpoints. Exits with 0 if the fit converged or used its budget."""
+    """Fit a model to data, with checkpoints. Exits with 0 if the fit converged or used its budget, and is finite."""
     logging.basicConfig(format="isvi: %(message)s", level=logging.WARNING)
     progress = False if quiet else True if not sys.stderr.isatty() else None
     if resume is not None:
@@ -68,12 +74,19 @@ def fit(
             raise typer.BadParameter("give a model file and --out FOLDER, or --resume FOLDER.")
         if cache is not None and data is None:
             raise typer.BadParameter("--cache is for data: give them by --data.")
-        options = {"family": _family(family), "budget": budget, "batch_size": batch_size, "seed": seed}
+        options = {
+            "family": _family(family),
+            "budget": budget,
+            "batch_size": batch_size,
+            "seed": seed,
+        }
         chosen = {} if algorithm is None else {"algorithm": _algorithm(algorithm)}
         result = _fitted(model, data, cache, out, checkpoint_every, progress, **options, **chosen)
         folder = out
     _show(result, folder, as_json)
-    raise typer.Exit(exit_code(result.status))
+    if not result.finite:
+        typer.echo(f"isvi: {NOT_FINITE}", err=True)
+    raise typer.Exit(fit_exit_code(result))
 
 
 def _fitted(
@@ -112,9 +125,11 @@ def _resumed(
     return isvi.resume(isvi.Checkpoint(folder, every), loaded, rows, progress=progress)
 
 
-def _family(name: FamilyName) -> Any:
+def _family(name: FamilyName | None) -> Any:
     import isvi
 
+    if name is None:
+        return None
     families = {
         FamilyName.MEAN_FIELD: isvi.MeanField,
         FamilyName.BLOCK: isvi.Block,
@@ -131,7 +146,7 @@ def _algorithm(name: AlgorithmName) -> Any:
 
 def _show(result: "Fit", folder: Path, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(described(result, folder)))
+        typer.echo(as_json_text(described(result, folder)))
     else:
         typer.echo(result.summary())
         typer.echo(f"saved in {folder}: isvi summary {folder}, isvi diagnose {folder}")
@@ -148,6 +163,7 @@ def described(result: "Fit", folder: Path) -> dict[str, Any]:
         "message": result.status.message,
         "gradients": result.gradients,
         "steps": result.steps,
+        "finite": result.finite,
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
         "posterior": {name: summary[name] for name in summary.names},

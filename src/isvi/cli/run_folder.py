@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from isvi.core.errors import CheckpointError, require
-from isvi.fitting.files import write_atomically
+from isvi.core.files import write_atomically
 
 FILE = "command.json"
 

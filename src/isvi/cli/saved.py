@@ -1,6 +1,5 @@
 """``isvi summary`` and ``isvi diagnose``: what came out of a run, and whether it can be trusted."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from isvi.cli.exits import DONE, POOR
 from isvi.cli.fit import described
+from isvi.cli.plain import as_json_text
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run, or a file that fit.save wrote.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
@@ -20,7 +20,7 @@ def summary(
     import isvi
 
     fit = isvi.load(run)
-    typer.echo(json.dumps(described(fit, run)) if as_json else fit.summary(rows))
+    typer.echo(as_json_text(described(fit, run)) if as_json else fit.summary(rows))
 
 
 def diagnose(
@@ -36,5 +36,5 @@ def diagnose(
 
     fit = isvi.load(run, *opened(run, model, data))
     diagnosis = fit.diagnose(draws)
-    typer.echo(json.dumps(diagnosis.to_dict()) if as_json else diagnosis)
+    typer.echo(as_json_text(diagnosis.to_dict()) if as_json else diagnosis)
     raise typer.Exit(POOR if diagnosis.verdict == "poor" else DONE)

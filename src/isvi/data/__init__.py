@@ -1,4 +1,5 @@
-"""Data as mini-batches that keep their identity from epoch to epoch; and sources of data larger than memory."""
+"""Rows as mini-batches that keep their identity from epoch to epoch, in memory or not. A further place that rows come
+from is one more file with a :class:`Source`; a model or a draw has no business here."""
 
 from isvi.data.batches import Batches
 from isvi.data.cache import Cached

@@ -25,16 +25,21 @@ def checked_arrays(data: Any) -> tuple[Any, int]:
         arrays = _checked(data, "data")
     lengths = _named_lengths(arrays)
     require(len(lengths) > 0, DataError, "data is empty: it holds no arrays. Pass None for a model without data.")
+    rows = common_length(lengths, " Constants that are not per row belong in the model, not in the data.")
+    require(rows > 0, DataError, "data is empty: the arrays have 0 rows.")
+    return arrays, rows
+
+
+def common_length(lengths: Mapping[str, int], advice: str = "") -> int:
+    """How many rows all arrays have; an error with the names of those that differ."""
     require(
         len(set(lengths.values())) == 1,
         DataError,
         "All arrays must have the same number of rows (the first axis); got "
         + ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        + ". Constants that are not per row belong in the model, not in the data.",
+        + f".{advice}",
     )
-    rows = next(iter(lengths.values()))
-    require(rows > 0, DataError, "data is empty: the arrays have 0 rows.")
-    return arrays, rows
+    return next(iter(lengths.values()))
 
 
 def _named_lengths(arrays: Any) -> dict[str, int]:

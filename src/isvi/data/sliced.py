@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from isvi.core.errors import DataError, require
-from isvi.data.arrays import checked_values, require_numbers
+from isvi.data.arrays import checked_values, common_length, require_numbers
 from isvi.data.source import ROWS_AT_ONCE, WINDOW_BYTES, Source, checked_window_bytes, row_spec
 
 BLOCK_BYTES = 1_000_000
@@ -40,15 +40,7 @@ class SlicedArrays(Source):
         for column in flat:
             require_numbers(np.dtype(column.array.dtype), column.name)
             require(len(column.array.shape) >= 1, DataError, f"{column.name} holds a single number, not rows.")
-        lengths = {column.name: int(column.array.shape[0]) for column in flat}
-        require(
-            len(set(lengths.values())) == 1,
-            DataError,
-            "All arrays must have the same number of rows (the first axis); got "
-            + ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            + ".",
-        )
-        self.num_rows = next(iter(lengths.values()))
+        self.num_rows = common_length({column.name: int(column.array.shape[0]) for column in flat})
         require(self.num_rows > 0, DataError, f"data is empty: {flat[0].name} has 0 rows.")
         block = rows_per_block or max(1, BLOCK_BYTES // self.row_bytes)
         starts = np.arange(0, self.num_rows, block)

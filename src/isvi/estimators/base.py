@@ -29,6 +29,7 @@ class Estimator(NamedTuple):
         approximation: what is being fitted.
         num_samples: draws per record, M.
         antithetic: whether they are mirrored pairs.
+        log_prior: ``log_prior(z)``, the part of the log joint that needs no data; None if it is not known apart.
         operations: floating-point operations that a record takes, about; infinite if that is not known.
     """
 
@@ -40,6 +41,7 @@ class Estimator(NamedTuple):
     num_samples: int
     antithetic: bool
     operations: float = inf
+    log_prior: Callable[[Array], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class EstimatorOptions:
     Attributes:
         num_samples: draws per record, the paper's M.
         antithetic: draw them as mirrored pairs (Gaussian, log-normal and Student-t families).
+        signs: draw the noise as signs instead of normal numbers (Gaussian families, mirrored pairs): all squares are
+            then alike. The weights of such draws mean nothing.
         weights: ``"exact"`` density ratios; ``"paper"`` for the paper's, which leave the ratio of Jacobians
             out, so that their mean is sigma_new/sigma_old; ``"none"`` for no weights at all.
         per_factor: weight each factor by its own density ratio (slightly biased, far less noisy), or all by
@@ -59,6 +63,7 @@ class EstimatorOptions:
 
     num_samples: int = 1
     antithetic: bool = False
+    signs: bool = False
     weights: WeightMode = "exact"
     per_factor: bool = True
     max_weight: float | None = None
@@ -94,6 +99,11 @@ class EstimatorOptions:
             "antithetic=True needs families whose draws can be mirrored (MeanField, Block, FullRank, LogNormal, "
             "StudentT). Use antithetic=False, or another family.",
         )
+        require(
+            not self.signs or (self.antithetic and approximation.gaussian),
+            ConfigurationError,
+            "signs=True needs antithetic=True and a Gaussian family.",
+        )
         weighting = Weighting(approximation, self._weight_mode(), self.per_factor, self.max_weight, self.self_normalize)
         return Estimator(
             record=self._recorder(target, weighting),
@@ -121,7 +131,10 @@ class EstimatorOptions:
         # Compiled here, so that only the model is left uncompiled where it has to be evaluated on the host.
         @jax.jit
         def draw(key: PRNGKeyArray, params: Params, batch: Batch) -> tuple[Array, Array, Array]:
-            draws = approximation.draw(key, params, self.num_samples, self.antithetic)
+            if self.signs:
+                draws = approximation.draw_signs(key, params, self.num_samples)
+            else:
+                draws = approximation.draw(key, params, self.num_samples, self.antithetic)
             return draws, jax.vmap(weighting.density, (None, 0))(params, draws), batch.share.astype(draws.dtype)
 
         def record(key: PRNGKeyArray, params: Params, batch: Batch) -> Record:

@@ -1,4 +1,5 @@
-"""Variational families: what an approximation can look like."""
+"""Variational families: what an approximation can look like. One file per family, written for one point z on the
+factors of ``base``; and the special functions that several need. Nothing here sees a model or data."""
 
 from isvi.families.approximation import Approximation, approximate
 from isvi.families.base import Factors, Family, Plan

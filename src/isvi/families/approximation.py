@@ -12,9 +12,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from isvi.core.coordinates import Coordinates, lay_out
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.families.base import Factors, Family, LocationScale, Params, Precision
+from isvi.families.base import Factors, Family, Params, Precision
 from isvi.families.block import cover
 from isvi.families.gaussian import MeanField
+from isvi.families.location_scale import LocationScale
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,16 @@ class Approximation:
     @property
     def dim(self) -> int:
         return sum(piece.dim for piece in self.pieces)
+
+    @property
+    def description(self) -> str:
+        """The shape, in a few words."""
+        if self.diagonal:
+            return "independent Gaussians"
+        if self.gaussian:
+            return "a full-rank Gaussian" if self.num_factors == 1 else f"Gaussians in {self.num_factors:,} blocks"
+        kinds = dict.fromkeys(type(piece).__name__ for piece in self.pieces)
+        return f"{self.num_factors:,} factors ({', '.join(kinds)})"
 
     @property
     def num_factors(self) -> int:
@@ -49,6 +60,16 @@ class Approximation:
             for piece_key, (piece, part) in zip(keys, self._parts(params), strict=True)
         ]
         return _joined(draws, axis=1)
+
+    def draw_signs(self, key: PRNGKeyArray, params: Params, num_samples: int) -> Float[Array, "draws dim"]:
+        """Mirrored draws of a Gaussian approximation, made of noise that is +1 or -1: its second moments are those of
+        q, and its squares do not vary."""
+        half = jax.random.rademacher(key, (num_samples // 2, self.dim), jnp.result_type(*jax.tree.leaves(params)))
+        noise = jnp.concatenate([half, -half])
+        return _joined(
+            [jax.vmap(piece.transform, (None, 0))(part, noise[:, s]) for piece, part, s in self._covered(params)],  # type: ignore[attr-defined]
+            axis=1,
+        )
 
     def log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
         """log q_s(z_s; params), factor by factor."""

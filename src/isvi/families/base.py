@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from isvi.core.errors import ConfigurationError, require
@@ -114,49 +112,6 @@ class Factors(abc.ABC):
             f"weights='paper' needs a family with a base distribution (MeanField, Block, FullRank, LogNormal, "
             f"StudentT); {type(self).__name__} has none. Use weights='exact'."
         )
-
-
-class LocationScale(Factors):
-    """Factors of the form z = f(eps, params) with an explicit f and a base distribution phi."""
-
-    symmetric: ClassVar[bool] = True
-
-    @abc.abstractmethod
-    def transform(self, params: Params, noise: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """f(eps, params)."""
-
-    @abc.abstractmethod
-    def standardize(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """f^{-1}(z, params)."""
-
-    @abc.abstractmethod
-    def log_jacobian(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
-        """log|det df/deps| at eps = f^{-1}(z, params)."""
-
-    def base_draw(self, key: PRNGKeyArray, params: Params, num_samples: int, dtype: Any) -> Array:
-        return jax.random.normal(key, (num_samples, self.dim), dtype)
-
-    def base_log_prob(self, params: Params, noise: Float[Array, " dim"]) -> Float[Array, " factors"]:
-        per_entry = -0.5 * noise**2 - 0.5 * np.log(2 * np.pi)
-        return jnp.sum(per_entry.reshape(self.count, self.size), axis=1)
-
-    def draw(self, key: PRNGKeyArray, params: Params, num_samples: int, antithetic: bool) -> Array:
-        dtype = jnp.result_type(*jax.tree.leaves(params))
-        if antithetic:
-            half = self.base_draw(key, params, num_samples // 2, dtype)
-            noise = jnp.concatenate([half, -half])
-        else:
-            noise = self.base_draw(key, params, num_samples, dtype)
-        return jax.vmap(self.transform, (None, 0))(params, noise)
-
-    def log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
-        return self.base_log_density(params, z) - self.log_jacobian(params, z)
-
-    def path(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        return self.transform(params, jax.lax.stop_gradient(self.standardize(params, z)))
-
-    def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
-        return self.base_log_prob(params, self.standardize(params, z))
 
 
 @dataclass(frozen=True)

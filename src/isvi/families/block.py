@@ -12,8 +12,9 @@ from jaxtyping import Array, Float
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.families.base import Factors, LocationScale, Plan
+from isvi.families.base import Factors, Plan
 from isvi.families.gaussian import DiagonalGaussian
+from isvi.families.location_scale import LocationScale
 
 LARGEST_DEFAULT_BLOCK = 10
 """Weights of stored records survive several steps up to about ten dimensions (paper, section 5.1)."""

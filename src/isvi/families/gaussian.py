@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isvi.core.latents import Latent
-from isvi.families.base import LocationScale, Plan
+from isvi.families.base import Plan
+from isvi.families.location_scale import Univariate
 
 
 class DiagonalParams(NamedTuple):
@@ -20,24 +21,13 @@ class DiagonalParams(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DiagonalGaussian(LocationScale):
+class DiagonalGaussian(Univariate):
     """``count`` univariate Gaussians."""
-
-    size: int = 1
 
     gaussian: ClassVar[bool] = True
 
     def init(self, location: Array, scale: Array) -> DiagonalParams:
         return DiagonalParams(location, jnp.log(scale))
-
-    def transform(self, params: DiagonalParams, noise: Array) -> Array:
-        return params.loc + jnp.exp(params.log_scale) * noise
-
-    def standardize(self, params: DiagonalParams, z: Array) -> Array:
-        return (z - params.loc) * jnp.exp(-params.log_scale)
-
-    def log_jacobian(self, params: DiagonalParams, z: Array) -> Array:
-        return params.log_scale
 
     def location(self, params: DiagonalParams) -> Array:
         return params.loc
@@ -68,7 +58,7 @@ class DiagonalGaussian(LocationScale):
 
 @dataclass(frozen=True)
 class MeanField:
-    """A Gaussian with independent entries in unconstrained space: the default, for any support."""
+    """A Gaussian with independent entries in unconstrained space, for any support."""
 
     def plan(self, latents: Mapping[str, Latent]) -> Plan:
         dim = sum(latent.unconstrained_size for latent in latents.values())

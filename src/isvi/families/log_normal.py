@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -15,6 +16,8 @@ from isvi.families.positive import representable, representable_exp, require_pos
 @dataclass(frozen=True)
 class LogNormalFactors(DiagonalGaussian):
     """``count`` univariate log-normals, z = exp(loc + exp(log_scale) * eps). Antithetic pairs mirror log z."""
+
+    gaussian: ClassVar[bool] = False
 
     def init(self, location: Array, scale: Array) -> DiagonalParams:
         """mean = exp(loc + sigma^2/2) and (sd/mean)^2 = exp(sigma^2) - 1, solved for loc and sigma."""

@@ -16,7 +16,8 @@ from jaxtyping import Array, Float
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.families.base import LocationScale, Plan
+from isvi.families.base import Plan
+from isvi.families.location_scale import LocationScale
 
 INITIAL_FACTOR = 0.01
 """U starts small, but not at 0, where its gradient vanishes."""

@@ -14,8 +14,9 @@ from numpyro.distributions import constraints
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
-from isvi.families.base import LocationScale, Plan, require_support
+from isvi.families.base import Plan, require_support
 from isvi.families.dirichlet import beta_velocity, interior
+from isvi.families.location_scale import Univariate
 
 DF_RANGE = (2.1, 200.0)
 """Where the degrees of freedom may go. At 2 and below the variance is infinite, and with it the ELBO of any
@@ -104,10 +105,9 @@ class StudentTParams(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StudentTFactors(LocationScale):
+class StudentTFactors(Univariate):
     """``count`` univariate t distributions, with ``df`` fixed or, if None, one to be learned for each."""
 
-    size: int = 1
     df: float | None = None
 
     def init(self, location: Array, scale: Array) -> StudentTParams:
@@ -123,15 +123,6 @@ class StudentTFactors(LocationScale):
         assert params.lightness is not None  # it is only where df is fixed
         least, most = map(math.log, DF_RANGE)
         return jnp.exp(least + (most - least) * jax.nn.sigmoid(params.lightness))
-
-    def transform(self, params: StudentTParams, noise: Array) -> Array:
-        return params.loc + jnp.exp(params.log_scale) * noise
-
-    def standardize(self, params: StudentTParams, z: Array) -> Array:
-        return (z - params.loc) * jnp.exp(-params.log_scale)
-
-    def log_jacobian(self, params: StudentTParams, z: Array) -> Array:
-        return params.log_scale
 
     def base_draw(self, key: PRNGKeyArray, params: StudentTParams, num_samples: int, dtype: Any) -> Array:
         return jax.random.t(key, self.degrees(params), (num_samples, self.dim), dtype)

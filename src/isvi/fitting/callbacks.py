@@ -9,7 +9,7 @@ from isvi.core.extras import import_extra
 from isvi.fitting.progress import Reporter, Row, reporter
 
 if TYPE_CHECKING:
-    from isvi.fitting.result import Fit
+    from isvi.results.fit import Fit
 
 log = logging.getLogger("isvi")
 

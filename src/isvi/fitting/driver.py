@@ -2,63 +2,37 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from isvi.algorithms.base import Doubts
 from isvi.algorithms.step import Method
+from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE
 from isvi.core.compiling import compiled_once
 from isvi.core.errors import DataError
 from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
-from isvi.families.base import Params
-from isvi.fitting.history import History
 from isvi.fitting.host_loop import HostRun, make_host_run
 from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, Tally, ending, make_run
+from isvi.fitting.outcome import Outcome
 from isvi.fitting.progress import Reporter, Row
-from isvi.fitting.status import Status
+from isvi.results.status import Status, some
 
 ROWS_OF_HISTORY = 100
+PROMISES: dict[str, str] = {
+    "converged": "no latent's mean is predicted to be off by more than 0.1 sd, and no sd by more than 10%",
+    "settled": "nothing is left to gain on average; with so many latents no single one was checked, nor what many of "
+    "them share",
+}
 SECONDS_PER_CALL = 0.25
 """How long one compiled call should take: short enough for a live bar and for Ctrl-C, long enough to hide
 the cost of calling. It does not influence the result."""
-
-
-@dataclass
-class Outcome:
-    """How far a run has come, and what it left behind.
-
-    Attributes:
-        loop: the state, with the last good parameters.
-        start: the parameters at the very beginning.
-        fell_back_at: model gradients spent when the run started over with Adam; None if it did not.
-        history: what happened, in rows.
-        status: why it ended.
-        seconds: seconds spent in steps.
-        compile_seconds: seconds spent compiling.
-        skipped: steps not taken because the model, or the update, was not finite.
-        gave_up: whether the method found that it is the wrong one here.
-        error: what a model that is evaluated on the host raised, or a source of data, if it did.
-    """
-
-    loop: LoopState
-    start: Params
-    fell_back_at: int | None = None
-    history: History = field(default_factory=History)
-    status: Status = Status("interrupted", "stopped before the first step")
-    seconds: float = 0.0
-    compile_seconds: float = 0.0
-    skipped: int = 0
-    gave_up: bool = False
-    error: Exception | None = None
-
-    @property
-    def gradients(self) -> int:
-        return int(self.loop.state.gradients)
 
 
 @dataclass
@@ -73,6 +47,8 @@ class Driver:
     """Compiler options for the loop."""
     on_host: bool = False
     """Whether the model is evaluated on the host, between compiled steps."""
+    labels: Callable[[], list[str]] = list
+    """Names of the approximation's entries."""
     between_calls: Callable[[Outcome], str | None] = lambda outcome: None
     """Called after every compiled call, several times a second: a reason ends the run."""
 
@@ -117,8 +93,19 @@ class Driver:
         if ending.diverged:
             return _diverged(outcome)
         if ending.converged:
-            return Status("converged", "the ELBO that is left to gain is predicted to be negligible")
-        return Status("budget", f"all {outcome.gradients:,} model gradients of the budget were used")
+            return Status(self.method.promise, PROMISES[self.method.promise])
+        used = f"all {outcome.gradients:,} model gradients of the budget were used"
+        doubts = self.method.doubts(outcome.loop.state)
+        return Status("budget", used if doubts is None else f"{used}; {self._in_doubt(jax.device_get(doubts))}")
+
+    def _in_doubt(self, doubts: Doubts) -> str:
+        """Which entries are not known to be right, in words."""
+        told = [
+            f"{what} of {some(self.labels(), np.asarray(size) >= limit)}"
+            for what, size, limit in (("the mean", doubts.means, MEAN_TOLERANCE), ("the sd", doubts.sds, SD_TOLERANCE))
+            if (np.asarray(size) >= limit).any()
+        ]
+        return f"not converged: {' and '.join(told)} may be off" if told else "it had nearly converged"
 
     def _run_until(
         self, run: Callable[..., LoopState], outcome: Outcome, until: int, call: int

@@ -8,19 +8,21 @@ from typing import Any
 import optax
 
 from isvi.algorithms import AlgorithmOptions
+from isvi.checkpoints.checkpoints import Checkpoint, Checkpoints
+from isvi.checkpoints.choices import from_json
+from isvi.checkpoints.identity import differences, identify, read_identity, refuse_another_run, write_identity
 from isvi.core.errors import CheckpointError, require
 from isvi.estimators import EstimatorOptions
-from isvi.families import Family, MeanField
+from isvi.families import Family
+from isvi.families.base import Params
 from isvi.fitting.callbacks import Callback, Reporters, reporters
-from isvi.fitting.checkpoints import Checkpoint, Checkpoints
-from isvi.fitting.driver import Outcome
-from isvi.fitting.identity import differences, identify, read_identity, refuse_another_run, write_identity
-from isvi.fitting.options import from_json
-from isvi.fitting.result import Fit
+from isvi.fitting.options import Options
+from isvi.fitting.outcome import Outcome, endless
 from isvi.fitting.run import begin, run, template
-from isvi.fitting.setup import Options, Setup, prepare
+from isvi.fitting.setup import Setup, prepare
 from isvi.model.binding import Bindable
 from isvi.model.model import Model
+from isvi.results.fit import Fit
 
 log = logging.getLogger("isvi")
 
@@ -29,7 +31,7 @@ def fit(
     model: Model | Bindable,
     data: Any = None,
     *,
-    family: Family | Mapping[str, Family] = MeanField(),  # noqa: B008 (immutable)
+    family: Family | Mapping[str, Family] | None = None,
     algorithm: AlgorithmOptions | None = None,
     estimator: EstimatorOptions | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -49,7 +51,9 @@ def fit(
         model: the latents and their log densities; or a model of a front end, such as ``isvi.from_numpyro(...)``.
         data: dict or tuple of arrays with a common first axis, or a DataFrame; None for a bare density. Data larger
             than memory: memory-mapped arrays, or a source such as :class:`isvi.data.Parquet`.
-        family: the shape of the approximation, or a mapping from latents to families.
+        family: the shape of the approximation, or a mapping from latents to families. By default as full as can be
+            afforded: ``FullRank()`` up to 1,000 entries of latents, ``MeanField()`` beyond, and where another
+            algorithm, estimator or optimizer is chosen.
         algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
             which chooses everything else too; for families that are not Gaussian, or if an optimizer or an
             estimator is given, :class:`isvi.ISGD`.
@@ -82,8 +86,8 @@ def fit(
     refuse_another_run(folder)
     with Checkpoints(where) as checkpoints:
         outcome = begin(setup, start)
-        checkpoints.save(outcome, wait=True)
-        write_identity(folder, identify(setup))  # last: whoever is killed before can start again, after can resume
+        checkpoints.save(outcome.state, outcome.notes(), wait=True)
+        write_identity(folder, _identity(setup))  # last: whoever is killed before can start again, after can resume
         return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
 
 
@@ -121,7 +125,7 @@ def resume(
         for name, value in identity["options"].items()
     }
     setup = prepare(model, data, Options(**recorded), optimizer)
-    found = differences(identity, identify(setup))
+    found = differences(identity, _identity(setup))
     require(
         not found,
         CheckpointError,
@@ -129,7 +133,7 @@ def resume(
     )
     with Checkpoints(where) as checkpoints:
         start = setup.start()
-        outcome = checkpoints.restore(lambda fell_back_at: template(setup, start, fell_back_at))
+        outcome = Outcome.of(*checkpoints.restore(lambda notes: template(setup, start, notes)))
         log.info("going on from %s after %s model gradients", folder, f"{outcome.gradients:,}")
         report = reporters(progress, setup.budget, callbacks)
         return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
@@ -139,7 +143,9 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | 
     """The result; or the error that ended the run, with the result attached."""
     params = outcome.loop.state.params
     own = params if outcome.fell_back_at is not None else setup.own(params)
-    fit = Fit.of(setup.model, setup.approximation, setup.dataset, outcome, own)
+    if outcome.status.good:
+        outcome.status = endless(setup.approximation, own) or outcome.status
+    fit = _fit(setup, outcome, own)
     if folder is not None:
         _save(fit, folder / "fit.isvi")
     report.end(fit)
@@ -149,6 +155,28 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | 
     if not outcome.status.good:
         log.warning("%s", outcome.status)
     return fit
+
+
+def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
+    """What a run came to, with its parameters as the approximation's."""
+    state = outcome.loop.state
+    return Fit(
+        setup.model,
+        setup.approximation,
+        setup.dataset,
+        params,
+        outcome.history,
+        outcome.status,
+        gradients=int(state.gradients),
+        steps=int(state.steps),
+        skipped=outcome.skipped,
+        seconds=outcome.seconds,
+        compile_seconds=outcome.compile_seconds,
+    )
+
+
+def _identity(setup: Setup) -> dict[str, Any]:
+    return identify(vars(setup.options), setup.optimizer is None, setup.model, setup.dataset)
 
 
 def _save(fit: Fit, path: Path) -> None:

@@ -15,8 +15,8 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.families import Family, FullRank, MeanField
 from isvi.families.block import BlockParams
 from isvi.fitting.fit import fit
-from isvi.fitting.result import Fit
 from isvi.frontends.numpyro import UNCONSTRAINED, from_numpyro
+from isvi.results.fit import Fit
 
 
 class SVIResult(NamedTuple):

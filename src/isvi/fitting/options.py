@@ -1,53 +1,107 @@
-"""Choices as JSON, and back: only choices of the kinds listed here, so that reading runs nobody's code."""
+"""The choices of a run: what the user may say, and what the library takes where nothing was said."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, Auto, FixedSteps, Random
-from isvi.core.errors import CheckpointError
-from isvi.estimators import Reparameterization, ScoreFunction
-from isvi.families import Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT
+import numpy as np
+import optax
 
-KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        *(ISAG, ISGD, SAG, SGD, SRA, Auto),
-        *(Adaptive, FixedSteps, Random),
-        *(Reparameterization, ScoreFunction),
-        *(Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT),
+from isvi.algorithms import ISGD, AlgorithmOptions
+from isvi.auto import Auto
+from isvi.auto.dense import LARGEST_DIM as LARGEST_FULL_RANK
+from isvi.auto.whole import LARGEST_DIM
+from isvi.core.errors import ConfigurationError, require
+from isvi.core.latents import Latent
+from isvi.data.opening import DEFAULT_BATCH_SIZE, Data
+from isvi.estimators import EstimatorOptions, Reparameterization
+from isvi.families import Approximation, Family, FullRank, MeanField
+
+FEW_ROWS = 10_000
+"""So few rows are one mini-batch for ``Auto`` where the latents are few too: without noise between mini-batches less
+has to be averaged."""
+ADAM_SCALE = 0.1
+ADAM_RATE = 0.05
+FALLBACK_RATE = 0.1
+"""Of Adam where ``Auto`` hands over to it: posteriors with several modes, of which larger steps find better ones."""
+AUTO_SCALE = 0.001
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of a run that its checkpoints remember; None leaves one to the library."""
+
+    family: Family | Mapping[str, Family] | None = None
+    algorithm: AlgorithmOptions | None = None
+    estimator: EstimatorOptions | None = None
+    batch_size: int | None = None
+    budget: int | None = None
+    initial_scale: float | None = None
+    seed: int = 0
+
+
+def choose_family(
+    family: Family | Mapping[str, Family] | None, latents: Mapping[str, Latent], own_method: bool
+) -> Family | Mapping[str, Family]:
+    """As full as can be afforded, where the method is the library's own."""
+    if family is not None:
+        return family
+    dim = sum(latent.unconstrained_size for latent in latents.values())
+    return FullRank() if own_method and dim <= LARGEST_FULL_RANK else MeanField()
+
+
+def choose_method(
+    approximation: Approximation,
+    algorithm: AlgorithmOptions | None,
+    estimator: EstimatorOptions | None,
+    optimizer: optax.GradientTransformation | None,
+    num_samples: int | None,
+) -> tuple[AlgorithmOptions, EstimatorOptions]:
+    """The algorithm and the estimator, as far as the user left them open."""
+    if algorithm is None:
+        open_choice = approximation.gaussian and estimator is None and optimizer is None
+        algorithm = Auto() if open_choice else ISGD()
+    require(
+        optimizer is None or not isinstance(algorithm, Auto),
+        ConfigurationError,
+        "Auto chooses its own steps and takes no optimizer; leave optimizer out, or choose ISGD() or SGD().",
     )
-}
+    if estimator is None:
+        pairs = isinstance(algorithm, Auto)
+        estimator = Reparameterization(num_samples=2, antithetic=True) if pairs else Reparameterization()
+    return algorithm, estimator if num_samples is None else replace(estimator, num_samples=num_samples)
 
 
-def as_json(choice: Any) -> Any:
-    """A choice as plain JSON. One of an unknown kind becomes its name alone, and has to be given again."""
-    if is_dataclass(choice) and not isinstance(choice, type):
-        if KINDS.get(type(choice).__name__) is not type(choice):
-            return {"unknown kind": type(choice).__name__}
-        return {
-            "kind": type(choice).__name__,
-            **{field.name: as_json(getattr(choice, field.name)) for field in fields(choice)},
-        }
-    if isinstance(choice, Mapping):
-        return {"by latent": {str(name): as_json(one) for name, one in choice.items()}}
-    if isinstance(choice, (list, tuple)):
-        return [as_json(one) for one in choice]
-    if choice is None or isinstance(choice, (bool, int, float, str)):
-        return choice
-    return {"unknown kind": type(choice).__name__}
+def rows_at_once(algorithm: AlgorithmOptions, dim: int) -> int:
+    """So many rows or fewer are one mini-batch, if the user does not say."""
+    return FEW_ROWS if isinstance(algorithm, Auto) and dim <= LARGEST_DIM else DEFAULT_BATCH_SIZE
 
 
-def from_json(found: Any) -> Any:
-    """The choice that :func:`as_json` wrote."""
-    if isinstance(found, list):
-        return [from_json(one) for one in found]
-    if not isinstance(found, dict):
-        return found
-    if "by latent" in found:
-        return {name: from_json(one) for name, one in found["by latent"].items()}
-    kind = KINDS.get(found.get("kind", ""))
-    if kind is None:
-        name = found.get("unknown kind", found.get("kind"))
-        raise CheckpointError(f"the run used {name}, which isvi cannot restore by itself: pass it again.")
-    return kind(**{name: from_json(value) for name, value in found.items() if name != "kind"})
+def choose_scale(initial_scale: float | None, algorithm: AlgorithmOptions) -> float:
+    """The standard deviation at the start. ``Auto`` finds the right one itself."""
+    if initial_scale is not None:
+        return initial_scale
+    return AUTO_SCALE if isinstance(algorithm, Auto) else ADAM_SCALE
+
+
+def choose_budget(budget: int | None, dataset: Data, estimator: EstimatorOptions) -> int:
+    """By default at least ten passes over the data."""
+    if budget is None:
+        return max(3000, 10 * dataset.num_batches) * estimator.num_samples
+    require(
+        isinstance(budget, (int, np.integer)) and budget >= estimator.num_samples,
+        ConfigurationError,
+        f"budget is a number of model gradients and must allow at least one record of {estimator.num_samples} "
+        f"draw(s); got {budget!r}.",
+    )
+    return int(budget)
+
+
+def default_optimizer(
+    budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions, rate: float = ADAM_RATE
+) -> optax.GradientTransformation:
+    """Adam with a rate that falls to zero at about the end of the budget."""
+    if isinstance(algorithm, Auto):
+        return optax.sgd(1.0)  # Auto's gradient is the step itself
+    steps_per_record = 1 / (1 - algorithm.t) if isinstance(algorithm, ISGD) and algorithm.policy is None else 1
+    steps = max(1, round(budget / estimator.num_samples * steps_per_record))
+    return optax.adam(optax.cosine_decay_schedule(rate, steps))

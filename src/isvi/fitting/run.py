@@ -2,16 +2,18 @@
 
 import logging
 from contextlib import nullcontext
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from isvi.algorithms import Method
+from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Reporters
-from isvi.fitting.checkpoints import Checkpoints
-from isvi.fitting.driver import Driver, Outcome
+from isvi.fitting.driver import Driver
 from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, start_loop
+from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
 from isvi.memory.store import num_bytes
 
@@ -44,13 +46,15 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
     with Interruption() as interruption, threads, report:
 
         def between_calls(outcome: Outcome) -> str | None:
-            if checkpoints is not None:
-                checkpoints.save_if_due(outcome)
+            if checkpoints is not None and checkpoints.due:
+                checkpoints.save(outcome.state, outcome.notes())
             return interruption.reason or report.stop_reason
+
+        labels = setup.approximation.coordinates.labels
 
         def drive(method: Method, outcome: Outcome) -> Outcome:
             driver = Driver(
-                method, setup.dataset, setup.run_key, report, setup.effort, setup.target.on_host, between_calls
+                method, setup.dataset, setup.run_key, report, setup.effort, setup.target.on_host, labels, between_calls
             )
             return driver.drive(outcome, setup.budget)
 
@@ -62,12 +66,13 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
         if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
             outcome = drive(setup.fallback(outcome.fell_back_at), outcome)
         if checkpoints is not None:
-            checkpoints.save(outcome, wait=True)
+            checkpoints.save(outcome.state, outcome.notes(), wait=True)
     return outcome
 
 
-def template(setup: Setup, start: Params, fell_back_at: int | None) -> tuple[LoopState, Params]:
-    """What a checkpoint of this run looks like."""
+def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopState, Params]:
+    """What the state in a checkpoint of this run looks like, given its notes."""
+    fell_back_at = notes["fell_back_at"]
     method = setup.method() if fell_back_at is None else setup.fallback(fell_back_at)
     return start_loop(method, start, setup.dataset, setup.run_key), start
 

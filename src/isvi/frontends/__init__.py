@@ -1,7 +1,8 @@
 """Models written elsewhere: NumPyro, PyMC, Stan, or any callable with a gradient.
 
 Each adapter turns a model into an :class:`isvi.Model`, or into something that becomes one when
-:func:`isvi.fit` gives it its data. The other packages are imported only when their adapter is used.
+:func:`isvi.fit` gives it its data. A further one is a file, or a folder if it needs several. The other packages
+are imported only when their adapter is used.
 """
 
 from isvi.frontends.gradient import from_gradient

@@ -1,6 +1,7 @@
 """Any Python callable that gives a log density and its gradient."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ def from_gradient(
     *,
     log_prior: Callable[[Any], Array] | None = None,
     vectorized: bool = False,
+    check_gradient: bool = True,
 ) -> ExternalModel:
     """A model whose log density and gradient come from outside JAX: PyTorch, Fortran, a simulator, a service.
 
@@ -34,13 +36,16 @@ def from_gradient(
             scaled; without data it may be part of the callable.
         vectorized: the callable takes all draws of a record in one call: ``(draws, dim)`` in, ``(draws,)`` and
             ``(draws, dim)`` out (in dicts: a leading axis on every entry).
+        check_gradient: before fitting, compare the gradient with differences of the log density along a random
+            direction, which takes three evaluations; raise an error that says what is wrong with it.
 
     >>> import isvi
     >>> model = isvi.from_gradient(lambda z: (-0.5 * z @ z, -z), 3)
     """
     require(callable(value_and_grad), ConfigurationError, f"value_and_grad must be callable; got {value_and_grad!r}.")
+    outside = partial(External, value_and_grad, vectorized=vectorized, check=check_gradient)
     if isinstance(latents, Mapping):
-        return ExternalModel(latents, log_prior or no_log_prior, external=External(value_and_grad, None, vectorized))
+        return ExternalModel(latents, log_prior or no_log_prior, external=outside(flat=None))
     require(
         isinstance(latents, (int, np.integer)) and not isinstance(latents, bool) and latents >= 1,
         ConfigurationError,
@@ -48,7 +53,7 @@ def from_gradient(
         f"{{'rate': isvi.positive()}}; got {latents!r}.",
     )
     on_vector = no_log_prior if log_prior is None else _of_vector(log_prior)
-    return ExternalModel({"z": real(int(latents))}, on_vector, external=External(value_and_grad, "z", vectorized))
+    return ExternalModel({"z": real(int(latents))}, on_vector, external=outside(flat="z"))
 
 
 def _of_vector(log_prior: Callable[[Any], Array]) -> Callable[[dict[str, Array]], Array]:

@@ -1,4 +1,5 @@
-"""The model: what the user writes, and the log joint that the rest of the library sees."""
+"""The model: what the user writes, and the log joint that the rest of the library sees. Models that JAX cannot trace
+(``external``) included; other people's ways to write models are front ends."""
 
 from isvi.model.binding import Bound, bind, make_target
 from isvi.model.external import ExternalModel, ExternalTarget

@@ -12,7 +12,8 @@ import numpy as np
 from isvi.core.compiling import compiled_once, operations
 from isvi.core.errors import ConfigurationError, IsviError, ModelError, require
 from isvi.data.dataset import Batch, Dataset
-from isvi.model.external import ExternalModel, ExternalTarget, check_external_start
+from isvi.model.external import ExternalModel, ExternalTarget
+from isvi.model.gradient_check import check_gradient, in_double_precision
 from isvi.model.model import Model
 from isvi.model.target import Target
 
@@ -117,9 +118,34 @@ class Trial:
     def check(self, draws: jax.Array, dataset: Dataset) -> None:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
         if isinstance(self._target, ExternalTarget):
-            check_external_start(self._target, dataset, draws)
+            _check_external_start(self._target, dataset, draws)
         elif self._lowered is not None:
             _require_finite(self._target, draws, self._lowered.compile()(draws, dataset.batch(0)))
+
+
+def _check_external_start(target: ExternalTarget, dataset: Dataset, draws: jax.Array) -> None:
+    """Evaluate the callable once, at a draw from the initial approximation; everything must be finite."""
+    door = target.model.external.door
+    try:
+        values, gradients = jax.device_get(target.values_and_gradients(draws[:1], dataset.batch(0)))
+    except ModelError:
+        raise
+    except Exception as error:
+        error.add_note(f"(raised by the function given to {door}, called once before fitting)")
+        raise
+    bad = [target.coordinates.labels()[entry] for entry in np.flatnonzero(~np.isfinite(gradients[0]))]
+    require(
+        bool(np.isfinite(values).all()) and not bad,
+        ModelError,
+        f"The function given to {door} gave "
+        + (f"a gradient that is not finite in {', '.join(bad[:3])}" if bad else f"the log density {values[0]}")
+        + " at a draw from the initial approximation. Check it there, or start elsewhere: "
+        "isvi.fit(..., initial={...}, initial_scale=...).",
+    )
+    if target.model.external.check:
+        check_gradient(
+            in_double_precision(target, dataset.batch(0)), np.asarray(draws), target.coordinates.labels(), door
+        )
 
 
 def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[jax.Array, jax.Array]]) -> None:

@@ -1,0 +1,55 @@
+"""The default: nothing to choose.
+
+What all of it shares is in :mod:`isvi.auto.phases`. Three kinds of memory: :mod:`isvi.auto.dense` for up to a thousand
+latents, :mod:`isvi.auto.whole` where all data is one mini-batch and the latents are few, :mod:`isvi.auto.batches` for
+more.
+"""
+
+from dataclasses import dataclass
+
+from isvi.algorithms.base import Algorithm
+from isvi.auto import dense, whole
+from isvi.auto.batches import MiniBatches
+from isvi.auto.dense import Dense
+from isvi.auto.phases import algorithm
+from isvi.auto.store import Sizes
+from isvi.auto.whole import Whole
+from isvi.core.errors import ConfigurationError, require
+from isvi.estimators.base import Estimator
+from isvi.families.approximation import Approximation
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Chooses everything itself: start, scale, step sizes, when to stop. For Gaussian families.
+
+    Attributes:
+        tolerance: end when the ELBO that is left to gain is predicted to be below this, in nats per
+            unconstrained entry of the latents.
+    """
+
+    tolerance: float = 0.003
+
+    def __post_init__(self) -> None:
+        require(
+            self.tolerance > 0,
+            ConfigurationError,
+            f"tolerance is in nats per entry of the latents and must be positive; got {self.tolerance!r}.",
+        )
+
+    def on_full_rank(self, approximation: Approximation, num_batches: int) -> Whole | Dense | None:
+        """What to do instead, with draws of ``approximation.full_rank``, where that can be afforded."""
+        if not approximation.gaussian or approximation.dim > dense.LARGEST_DIM:
+            return None
+        if num_batches == 1 and approximation.dim <= whole.LARGEST_DIM:
+            return Whole(self.tolerance, approximation)
+        return Dense(approximation)
+
+    def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
+        require(
+            estimator.approximation.gaussian and estimator.antithetic,
+            ConfigurationError,
+            "Auto needs Gaussian families (MeanField, Block, FullRank) and records of antithetic pairs "
+            "(Reparameterization(num_samples=2, antithetic=True)). For other families use ISGD().",
+        )
+        return algorithm(MiniBatches(self.tolerance, Sizes.of(num_batches)), estimator)

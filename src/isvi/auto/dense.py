@@ -1,0 +1,361 @@
+"""The memory for up to a thousand latents: a full-rank q, in whose own coordinates no direction is flat.
+
+Slots for every mini-batch keep its newest records. Their mean point and mean gradient (Z, G) stand for the gradient of
+all data, and the next mean of q is a Newton step from there, ``Z + Sigma G``. Sigma, also what q's covariance must be,
+is the inverse of the curvature that all stored pairs show (:mod:`isvi.auto.matching`), in the coordinates in which q
+was standard. Draws from a q that is as wide as the posterior in every direction tell about every direction alike; a
+factorised q has none that reach along the long ones. So q is of full rank first, whatever the family, and is confined
+to its family when everything has settled.
+
+The fit ends when, for a whole pass, no latent's mean was predicted to be off by more than a tenth of its standard
+deviation, no direction's either, and no standard deviation by more than a tenth.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float, Int
+
+from isvi.algorithms.base import Algorithm, Doubts, Promise
+from isvi.auto.curvature import tempered
+from isvi.auto.matching import Differences, estimate
+from isvi.auto.phases import Progress, Store, algorithm
+from isvi.estimators.base import Estimator
+from isvi.families.approximation import Approximation
+from isvi.families.base import Params
+from isvi.memory.record import Record
+from isvi.memory.store import RecordStore
+
+LARGEST_DIM = 1000
+"""Up to this dimension all pairs are gone through, now and then."""
+LEVEL_RECORDS = 20
+"""The level of the gradient is averaged over at least this many records."""
+STORED_RECORDS = 2400
+STORED_NUMBERS = 2**19
+"""Up to so many records are kept if they take no more numbers than this; more only if the dimension asks for it."""
+PAIRS_PER_DIMENSION = 1.3
+"""There must be so many effective pairs per dimension before they are matched: with fewer, directions that none of them
+reaches would look flat."""
+LEAST_PAIRS = 20
+STORED_PER_DIMENSION = 3
+FIT_OPERATIONS = 10.0
+"""An estimate of the curvature takes as long as this times pairs x dim^2 of a model's floating-point operations."""
+FIT_SHARE = 0.5
+"""How long such estimates may take, compared to the records between them, ..."""
+GROWTH = 5
+"""... unless the records have become more by one part in this many."""
+LARGEST_CHANGE = 2.0
+"""While q is diagonal, a step changes no precision by more than this factor."""
+LEAST_VISITS = 1.5
+"""Effective visits of every mini-batch from which on its own visits are compared."""
+PRIOR_PAIRS = 2
+"""Mirrored draws at which the prior's curvature is averaged."""
+WORTH_DOUBTING = 0.3
+"""Whether the standard deviations are right is asked when no mean is predicted to be further off than this."""
+MEAN_TOLERANCE = 0.1
+SD_TOLERANCE = 0.1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What follows from the dimension and the number of mini-batches."""
+
+    num_batches: int
+    generations: int
+    level_generations: int
+    update_every: int
+    """Records from one step to the next. More steps would follow the noise of single records."""
+    refit_every: int
+    """Records from one estimate of the curvature to the next, at most."""
+
+    @classmethod
+    def of(cls, dim: int, num_batches: int, operations: float) -> "Sizes":
+        """``operations`` are those of a record."""
+        update_every = max(1, min(num_batches // 10, 8))
+        stored = max(min(STORED_RECORDS, STORED_NUMBERS // dim), STORED_PER_DIMENSION * dim)
+        generations = -(-stored // num_batches)
+        affordable = FIT_OPERATIONS * generations * num_batches * dim**2 / (FIT_SHARE * max(operations, 1.0))
+        most = max(update_every, generations * num_batches // 8)
+        return cls(
+            num_batches=num_batches,
+            generations=generations,
+            level_generations=-(-LEVEL_RECORDS // num_batches),
+            update_every=update_every,
+            refit_every=int(min(max(update_every, affordable), most)),
+        )
+
+    @property
+    def slots(self) -> int:
+        """Records that are kept."""
+        return self.generations * self.num_batches
+
+    @property
+    def level_records(self) -> int:
+        """Records in the average that stands for the gradient of all data: a whole number of passes."""
+        return self.level_generations * self.num_batches
+
+
+class Knowledge(NamedTuple):
+    """What is known beside the records."""
+
+    made_at: Int[Array, " slots"]
+    """When the slot was filled, counted in records; -1 while empty."""
+    factor: Float[Array, "dim dim"]
+    """L of the best full-rank Gaussian, as far as it is known; lower triangular."""
+    root: Float[Array, "dim dim"]
+    """P with P P' the inverse curvature, for steps."""
+    fitted_at: Int[Array, ""]
+    """When the curvature was last estimated; 0 if it has not been yet."""
+    doubt: Float[Array, " dim"]
+    """Standard errors of the logarithms of q's standard deviations."""
+    off: Float[Array, " dim"]
+    """Predicted errors of q's means, in standard deviations."""
+    confined: Bool[Array, ""]
+    """Whether q is in its family yet."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The memory of mini-batches for up to a thousand latents, a :class:`isvi.auto.phases.Kind`. For full-rank
+    estimators.
+
+    Attributes:
+        family: the approximation that is wanted. Parameters stay those of the full-rank one; at the end their L has
+            entries only where the family's has.
+    """
+
+    family: Approximation
+
+    def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
+        sizes = Sizes.of(estimator.approximation.dim, num_batches, estimator.operations)
+        return algorithm(_Memory(self.family, sizes), estimator)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    family: Approximation
+    sizes: Sizes
+
+    promise: ClassVar[Promise] = "converged"
+
+    def doubts(self, own: Knowledge) -> Doubts:
+        return Doubts(own.off, own.doubt)
+
+    def start(self, params: Params, record: Record) -> Store:
+        dim, dtype = record.draws.shape[-1], record.draws.dtype
+        eye, unknown = jnp.eye(dim, dtype=dtype), jnp.full(dim, jnp.inf, dtype)
+        own = Knowledge(
+            made_at=jnp.full(self.sizes.slots, -1, jnp.int32),
+            factor=eye,
+            root=eye,
+            fitted_at=jnp.int32(0),
+            doubt=unknown,
+            off=unknown,
+            confined=jnp.array(self.family.num_factors == 1),
+        )
+        return Store(
+            Progress.start(params, self.sizes.num_batches, record), RecordStore.empty(record, self.sizes.slots), own
+        )
+
+    def remember(self, store: Store, record: Record, keep: Bool[Array, ""]) -> Store:
+        """Put the record into its mini-batch's oldest generation."""
+        sizes, progress, records, made_at = self.sizes, store.progress, store.records, store.own.made_at
+        generation = (progress.remembered // sizes.num_batches) % sizes.generations
+        slot = jnp.where(keep, generation * sizes.num_batches + record.batch, records.newest_slot)
+        empty_yet = progress.remembered == 0
+        kept = jax.tree.map(lambda new, old: jnp.where(keep | empty_yet, new, old), record, records.newest)
+        made_at = made_at.at[slot].set(jnp.where(keep, progress.remembered, made_at[slot]))
+        return Store(
+            progress._replace(remembered=progress.remembered + keep.astype(jnp.int32)),
+            records.put(kept, slot),
+            store.own._replace(made_at=made_at),
+        )
+
+    def due(self, progress: Progress) -> Bool[Array, ""]:
+        enough = progress.remembered >= max(5, min(self.sizes.num_batches, 10))
+        return enough & (progress.remembered % self.sizes.update_every == 0)
+
+    def pass_ended(self, progress: Progress) -> Bool[Array, ""]:
+        return progress.remembered % self.sizes.level_records == 0
+
+    def learn(self, own: Knowledge, precision: Float[Array, " dim"]) -> Knowledge:
+        diagonal = jnp.diag(precision**-0.5)
+        return own._replace(factor=diagonal, root=diagonal)
+
+    def forget(self, estimator: Estimator, own: Knowledge, params: Params) -> Knowledge:
+        factor = estimator.approximation.factor(params)
+        return own._replace(
+            made_at=jnp.full_like(own.made_at, -1), factor=factor, root=factor, fitted_at=jnp.minimum(own.fitted_at, 1)
+        )
+
+    def converged(self, progress: Progress, own: Knowledge) -> Bool[Array, ""]:
+        return own.confined & (progress.settled >= self.sizes.level_records)
+
+    def step(
+        self, estimator: Estimator, params: Params, records: RecordStore, progress: Progress, own: Knowledge
+    ) -> tuple[Progress, Knowledge]:
+        """A Newton step for the mean; now and then, what the pairs say about the covariance."""
+        approximation, sizes = estimator.approximation, self.sizes
+        location = approximation.location(params)
+        own = self._learned(estimator, location, records.records, progress, own)
+        point, gradient = _level(sizes, records.records, own.made_at)
+        pull = own.root @ (own.root.T @ gradient)
+        step = point + pull - location
+        whitened = solve_triangular(own.factor, step, lower=True)
+        length = jnp.sqrt(jnp.mean(whitened**2))
+        sds = jnp.sqrt(jnp.sum(own.factor**2, axis=1))
+        off = jnp.abs(step) / sds
+        fitted = own.fitted_at > 0
+        fine = fitted & (off.max() < MEAN_TOLERANCE) & (own.doubt.max() < SD_TOLERANCE / 2)
+        factor = own.factor
+        if self.family.num_factors > 1:
+            factor = jnp.where(own.confined, closest(self.family, factor), factor)
+        target = approximation.with_factor(location + progress.trust.shorten(step, length), factor)
+        progress = progress._replace(
+            target=target,
+            left=0.5 * length**2,
+            settled=jnp.where(fine, progress.settled + sizes.update_every, 0),
+        )
+        own = own._replace(off=off)
+        if self.family.num_factors == 1:
+            return progress, own
+        ready = ~own.confined & (progress.settled >= sizes.level_records)
+        confined = self._confined(approximation, progress, own, location + step)
+        return jax.tree.map(lambda one, other: jnp.where(ready, one, other), confined, (progress, own))
+
+    def _confined(
+        self, approximation: Approximation, progress: Progress, own: Knowledge, location: Array
+    ) -> tuple[Progress, Knowledge]:
+        """End the full-rank phase: q becomes the closest member of its family, and records of it are gathered anew."""
+        target = approximation.with_factor(location, closest(self.family, own.factor))
+        trust = progress.trust._replace(best=target, elbos=jnp.full_like(progress.trust.elbos, jnp.nan))
+        progress = progress._replace(trust=trust, target=target, settled=jnp.zeros_like(progress.settled))
+        return progress, own._replace(confined=jnp.array(True))
+
+    def _learned(
+        self, estimator: Estimator, location: Array, records: Record, progress: Progress, own: Knowledge
+    ) -> Knowledge:
+        """With the curvature estimated anew, where it is time for that."""
+        sizes, dim = self.sizes, location.shape[0]
+        filled = own.made_at >= 0
+        since = progress.remembered - own.fitted_at
+        growing = jnp.maximum(own.fitted_at // GROWTH, sizes.update_every)
+        due = since >= jnp.minimum(growing, sizes.refit_every)
+        enough = filled.sum() * (records.draws.shape[1] // 2) >= max(PAIRS_PER_DIMENSION * dim, LEAST_PAIRS)
+        return jax.lax.switch(
+            jnp.where(enough, jnp.where(due, 2, 0), jnp.where(own.fitted_at > 0, 0, 1)),
+            [
+                lambda: own,
+                lambda: _by_diagonal(location, records, filled, own),
+                lambda: _by_pairs(sizes, estimator, location, records, progress, own),
+            ],
+        )
+
+
+def _pairs(
+    location: Array, factor: Array, records: Record, filled: Array, gradient: Array, enough: float
+) -> Differences:
+    """All stored pairs in the coordinates of a Gaussian; those made far away, or by a q of another size, count less."""
+    half, dim = records.draws.shape[1] // 2, location.shape[0]
+    draws = 0.5 * (records.draws[:, :half] - records.draws[:, half:]).reshape(-1, dim)
+    answers = 0.5 * (gradient[:, half:] - gradient[:, :half]).reshape(-1, dim)
+    centres = solve_triangular(factor, (records.draws.mean(axis=1) - location).T, lower=True)
+    draws = solve_triangular(factor, draws.T, lower=True).T
+    size = jnp.maximum(jnp.mean(draws.reshape(-1, half * dim) ** 2, axis=1), 1e-12)
+    distance = jnp.mean(centres**2, axis=0) + size - 1 - jnp.log(size)
+    log_weights = jnp.where(filled, -jnp.log1p(distance**2), -jnp.inf)
+    weights = jnp.repeat(tempered(log_weights, jnp.minimum(filled.sum(), enough / half)), half)
+    return Differences(weights / weights.sum(), draws, answers @ factor)
+
+
+def _by_diagonal(location: Array, records: Record, filled: Array, own: Knowledge) -> Knowledge:
+    """While there are few pairs: the curvature of every entry alone, and steps that are damped as that is not all."""
+    scale = jnp.diagonal(own.factor)
+    pairs = _pairs(location, own.factor, records, filled, records.gradient, LEAST_PAIRS)
+    shares = pairs.shares[:, None]
+    slopes = jnp.sum(shares * pairs.draws * pairs.answers, axis=0) / jnp.sum(shares * pairs.draws**2, axis=0)
+    slopes = jnp.clip(slopes, 1 / LARGEST_CHANGE, LARGEST_CHANGE)
+    seen = jnp.sum(shares * pairs.draws * pairs.answers)
+    damping = jnp.clip(seen / jnp.sum(shares * pairs.answers**2 / slopes), 0.01, 1.0)
+    scale = scale * slopes**-0.5
+    return own._replace(factor=jnp.diag(scale), root=jnp.diag(scale * jnp.sqrt(damping)))
+
+
+def _by_pairs(
+    sizes: Sizes, estimator: Estimator, location: Array, records: Record, progress: Progress, own: Knowledge
+) -> Knowledge:
+    """What all stored pairs say about the curvature."""
+    dim, factor = location.shape[0], own.factor
+    gradient, known = records.gradient, jnp.zeros_like(factor)
+    if estimator.log_prior is not None:
+        gradient = gradient - jax.vmap(jax.vmap(jax.grad(estimator.log_prior)))(records.draws)
+        known = _curvature_of_prior(estimator, location, factor)
+    enough = max(PAIRS_PER_DIMENSION * dim, LEAST_PAIRS)
+    pairs = _pairs(location, factor, records, own.made_at >= 0, gradient, enough)
+    found = estimate(pairs, known)
+    # Lower triangular, of the same covariance: from an orthogonal decomposition, which squares nothing.
+    triangular = jnp.linalg.qr((factor @ found.inverse_root).T, mode="r").T
+    triangular = triangular * jnp.sign(jnp.diagonal(triangular))
+    return own._replace(
+        factor=triangular,
+        root=factor @ found.careful_root,
+        fitted_at=progress.remembered,
+        doubt=jax.lax.cond(
+            own.off.max() < WORTH_DOUBTING,
+            lambda: _doubt(sizes, pairs, found.variance_changes(pairs, known, factor)),
+            lambda: jnp.full_like(own.doubt, jnp.inf),
+        ),
+    )
+
+
+def _doubt(sizes: Sizes, pairs: Differences, changes: Float[Array, "pairs dim"]) -> Float[Array, " dim"]:
+    """Standard errors of the logarithms of the standard deviations.
+
+    That mini-batches differ is no error once every one of them has been visited equally often: what counts is how much
+    one mini-batch's own visits differ. Until there are two of each, all differences count.
+    """
+    everything = jnp.sum((pairs.shares[:, None] * changes) ** 2, axis=0)
+    visits = changes.reshape(sizes.generations, sizes.num_batches, -1)
+    shares = pairs.shares.reshape(sizes.generations, sizes.num_batches, -1).repeat(changes.shape[1], axis=2)
+    total = jnp.maximum(shares.sum(axis=0), jnp.finfo(shares.dtype).tiny)
+    number = total**2 / jnp.maximum((shares**2).sum(axis=0), jnp.finfo(shares.dtype).tiny)
+    mean = (shares * visits).sum(axis=0) / total
+    within = ((shares * (visits - mean)) ** 2).sum(axis=0) * number / jnp.maximum(number - 1, 0.1)
+    within = within.reshape(-1, changes.shape[1]).sum(axis=0)
+    return 0.5 * jnp.sqrt(jnp.where(number.min() > LEAST_VISITS, jnp.minimum(within, everything), everything))
+
+
+def _curvature_of_prior(estimator: Estimator, location: Array, factor: Array) -> Float[Array, "dim dim"]:
+    """L' H L, with H the prior's negative Hessian, averaged over a few draws of q."""
+    assert estimator.log_prior is not None
+    signs = jax.random.rademacher(jax.random.key(0), (PRIOR_PAIRS, location.shape[0]), location.dtype)
+    moved = jnp.concatenate([signs, -signs]) @ factor.T
+    hessians = jax.lax.map(jax.hessian(estimator.log_prior), location + moved)
+    return -factor.T @ hessians.mean(axis=0) @ factor
+
+
+def _level(sizes: Sizes, records: Record, made_at: Array) -> tuple[Array, Array]:
+    """(Z, G): mean point and mean gradient over every mini-batch's newest records."""
+    generations = made_at.reshape(sizes.generations, sizes.num_batches)
+    newest = jnp.argmax(generations, axis=0)
+    behind = (newest[None, :] - jnp.arange(sizes.generations)[:, None]) % sizes.generations
+    counted = (generations >= 0) & (behind < sizes.level_generations)
+    shares = counted.reshape(-1).astype(records.draws.dtype)
+    shares = shares / shares.sum()
+    point = jnp.tensordot(shares, records.draws.mean(axis=1), axes=1)
+    return point, jnp.tensordot(shares, records.gradient.mean(axis=1), axes=1)
+
+
+def closest(family: Approximation, factor: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
+    """L of the member of the family that is closest, in KL(q || p), to a Gaussian p with the given L: their precisions
+    agree in the entries that the family has."""
+    if family.num_factors == 1:
+        return factor
+    inverse = solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
+    precision = jnp.where(family.blocks, inverse.T @ inverse, 0)
+    scale = jnp.diagonal(precision) ** -0.5
+    correlation = precision * scale[:, None] * scale[None, :]
+    return scale[:, None] * jnp.linalg.cholesky(jnp.linalg.inv(correlation))

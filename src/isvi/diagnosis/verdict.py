@@ -1,0 +1,186 @@
+"""From numbers to a verdict, the reasons for it, and what to do: in plain words."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from isvi.diagnosis.entries import MEAN_OFF, SD_OFF, Entries
+from isvi.diagnosis.stationarity import Slope, Trend
+from isvi.families.approximation import Approximation
+from isvi.results.importance import Importance
+from isvi.results.status import Status
+
+Verdict = Literal["good", "usable", "poor"]
+
+STEEP = 1.0
+"""Nats per sd of q. Means off by a quarter of an sd give 0.25 if q has the posterior's curvature, and up to about this
+if it is too wide along some axis; what is more contradicts weights that see nothing wrong."""
+LARGEST_ROUNDING = 0.1
+"""Nats by which the log joint may be wrong for its rounding: a tenth of the weights of the draws then is noise."""
+LARGEST_FULL_RANK = 500
+"""Entries for which a full covariance, of half their square, is still something to try."""
+MANY_ENTRIES = 30
+RESAMPLE = "fit.resample(n), which gives draws that are corrected for it"
+RIGHT = "where there are draws, the posterior's means and sds are as q has them"
+SHARPER = "take constants out of the log density, and compute it in double precision: only its differences count"
+
+
+class Evidence(NamedTuple):
+    """All that a verdict is made from."""
+
+    approximation: Approximation
+    status: Status
+    gradients: int
+    weighted: Importance
+    entries: Entries
+    slope: Slope | None
+    trend: Trend | None
+    finite: bool
+
+    @property
+    def sloping(self) -> bool:
+        """Whether the ELBO's gradient says that the mean of q is off by more than it may be."""
+        return self.slope is not None and self.slope.significant
+
+    @property
+    def steep(self) -> bool:
+        """Whether that gradient is more than any q with right means and sds can have."""
+        return self.sloping and self.slope is not None and self.slope.value > STEEP
+
+    @property
+    def on_the_way(self) -> bool:
+        """Whether the ELBO is still to be raised by the same fit, given more model gradients."""
+        return self.sloping or (self.trend is not None and self.trend.rising)
+
+    @property
+    def rounding(self) -> float:
+        """What the log joint may be wrong by, in nats: as its neighbouring values say, and as its size says."""
+        values = self.weighted.candidates.evaluation.log_joint
+        largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+        return max(np.nan_to_num(self.weighted.candidates.noise), float(np.finfo(np.float64).eps * largest))
+
+
+def judge(evidence: Evidence) -> tuple[Verdict, list[str], list[str]]:
+    """The verdict, its reasons and the advice, the most important first.
+
+    What cannot be trusted leaves nothing to say that q is right. If the weights can be, they may also say that q is off
+    by more than it should be, and importance resampling then mends it.
+    """
+    reasons, advice = _how_it_ended(evidence)
+    if not evidence.finite:
+        reasons.append("the parameters of q are not all finite")
+        return "poor", reasons, [*advice, "look at the model where the fit started; a latent may have a flat posterior"]
+    if evidence.rounding > LARGEST_ROUNDING:
+        return "poor", [*reasons, _blurred(evidence)], [*advice, SHARPER]
+    if not evidence.entries.trusted:
+        return "poor", [*reasons, _distrust(evidence)], [*advice, *_if_poor(evidence)]
+    off = _off(evidence.entries)
+    if off:
+        more = [] if evidence.on_the_way else _fuller(evidence.approximation)
+        return "usable", [*reasons, off], [*advice, RESAMPLE, *more]
+    if evidence.steep:
+        return (
+            "usable",
+            [*reasons, "the weights see no mean or sd that is off, so the two disagree"],
+            [*advice, RESAMPLE],
+        )
+    if evidence.status.kind == "diverged" or evidence.weighted.failed:
+        return "usable", [*reasons, RIGHT], advice
+    return "good", [*reasons, RIGHT], advice
+
+
+def _blurred(evidence: Evidence) -> str:
+    size = np.nanmax(np.abs(evidence.weighted.candidates.evaluation.log_joint))
+    return (
+        f"the log joint, of size {size:.2g}, is known to {evidence.rounding:.2g} nats only, for rounding: not enough "
+        "to weigh draws by"
+    )
+
+
+def _distrust(evidence: Evidence) -> str:
+    weighted, entries = evidence.weighted, evidence.entries
+    missed = "q misses mass of the posterior, and the draws cannot say how much"
+    if not weighted.trusted:
+        return f"k-hat {weighted.k_hat:.2f} is above {weighted.threshold:.2f}: {missed}"
+    row = int(np.argmax(entries.resampled_noise))
+    if not entries.precise:
+        return (
+            f"{weighted.num_draws:,} draws are worth {weighted.effective:,.0f} of the posterior's: too few to say "
+            f"where {entries.names[row]} is"
+        )
+    row = int(np.argmax(entries.k_hat))
+    return f"k-hat of {entries.names[row]} is {entries.k_hat[row]:.2f}: {missed}"
+
+
+def _how_it_ended(evidence: Evidence) -> tuple[list[str], list[str]]:
+    reasons, advice = [], []
+    if not evidence.status.good:
+        reasons.append(f"the fit {evidence.status}")
+        advice.append("find out why the fit ended early, and fit again")
+    if evidence.weighted.failed:
+        failed, draws = evidence.weighted.failed, evidence.weighted.num_draws
+        reasons.append(f"the log joint is not a number at {failed:,} of {draws:,} draws of q")
+        advice.append(
+            "look at the log density where fit.sample() reaches: it overflows, or its support is not declared"
+        )
+    if evidence.on_the_way:
+        reasons.append(_motion(evidence))
+        if evidence.status.kind in ("converged", "settled"):
+            advice.append("another seed, or algorithm=isvi.ISGD(): it stopped too early")
+        else:
+            advice.append(f"a larger budget: isvi.fit(..., budget={_round_up(4 * evidence.gradients)})")
+    return reasons, advice
+
+
+def _motion(evidence: Evidence) -> str:
+    if evidence.trend is not None and evidence.trend.rising:
+        return f"the ELBO was still rising: by {evidence.trend.value:,.1f} nats over the last third of the fit"
+    assert evidence.slope is not None
+    return f"the ELBO still has a slope: {evidence.slope.value:.2f} nats per sd in the mean of q"
+
+
+def _off(entries: Entries) -> str | None:
+    """What is off by more than it may be, or is within a standard error of that."""
+    error = np.abs(entries.mean_error) + entries.error_noise
+    stretch = np.abs(np.log(np.maximum(entries.sd_ratio, 1e-300))) + entries.error_noise
+    mean, sd = int(np.argmax(error)), int(np.argmax(stretch))
+    noise = entries.error_noise
+    if error[mean] > MEAN_OFF:
+        off = f"{abs(entries.mean_error[mean]):.2f} ± {noise[mean]:.2f}"
+        return f"the mean of {entries.names[mean]} is off by {off} of the posterior's sds"
+    if stretch[sd] > np.log(SD_OFF):
+        ratio = entries.sd_ratio[sd]
+        return f"the sd of {entries.names[sd]} is {ratio:.2f} ± {ratio * noise[sd]:.2f} times q's"
+    return None
+
+
+def _if_poor(evidence: Evidence) -> list[str]:
+    approximation = evidence.approximation
+    advice = _fuller(approximation)
+    if not advice:
+        advice.append(
+            "MCMC, with chains started at fit.sample(4), as fit.resample() is not to be relied on here; or the model "
+            "in other parameters (non-centred, on a log scale), in which the posterior is closer to a Gaussian"
+        )
+    if approximation.dim >= MANY_ENTRIES:
+        advice.append(
+            f"in {approximation.dim:,} dimensions k-hat is strict: small errors of many entries add up in the joint "
+            "density, so single means and sds may be right all the same. Check those that matter against MCMC, or "
+            "against a fuller family"
+        )
+    return advice
+
+
+def _fuller(approximation: Approximation) -> list[str]:
+    """Families with more of the posterior's dependence than this one, the nearest first."""
+    if approximation.num_factors == 1:
+        return []
+    if approximation.dim <= LARGEST_FULL_RANK:
+        return ["family=isvi.FullRank(), which has the correlations between latents that this family leaves out"]
+    return ["family=isvi.Block([[...], ...]), with the latents that go together in one block"]
+
+
+def _round_up(budget: int) -> int:
+    """To one digit."""
+    unit = 10 ** (len(str(budget)) - 1)
+    return -(-budget // unit) * unit

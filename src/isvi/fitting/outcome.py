@@ -1,0 +1,80 @@
+"""How far a run has come, and what it left behind."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from isvi.families.approximation import Approximation
+from isvi.families.base import Params
+from isvi.fitting.loop import LoopState
+from isvi.results.history import History
+from isvi.results.status import Status, some
+
+ENDLESS_SD = 1e15
+"""No posterior of numbers that single precision can hold is as wide as this, in any direction."""
+
+
+@dataclass
+class Outcome:
+    """The state of a run, with its history.
+
+    Attributes:
+        loop: the state, with the last good parameters.
+        start: the parameters at the very beginning.
+        fell_back_at: model gradients spent when the run started over with Adam; None if it did not.
+        history: what happened, in rows.
+        status: why it ended.
+        seconds: seconds spent in steps.
+        compile_seconds: seconds spent compiling.
+        skipped: steps not taken because the model, or the update, was not finite.
+        gave_up: whether the method found that it is the wrong one here.
+        error: what a model that is evaluated on the host raised, or a source of data, if it did.
+    """
+
+    loop: LoopState
+    start: Params
+    fell_back_at: int | None = None
+    history: History = field(default_factory=History)
+    status: Status = Status("interrupted", "stopped before the first step")
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    skipped: int = 0
+    gave_up: bool = False
+    error: Exception | None = None
+
+    @property
+    def state(self) -> tuple[LoopState, Params]:
+        """The arrays that going on needs."""
+        return self.loop, self.start
+
+    @property
+    def gradients(self) -> int:
+        return int(self.loop.state.gradients)
+
+    def notes(self) -> dict[str, Any]:
+        """What a checkpoint holds beside the arrays, as JSON."""
+        kept = {name: getattr(self, name) for name in ("fell_back_at", "seconds", "compile_seconds", "skipped")}
+        return {**kept, "history": asdict(self.history)}
+
+    @classmethod
+    def of(cls, state: tuple[LoopState, Params], notes: dict[str, Any]) -> "Outcome":
+        """From a checkpoint."""
+        kept = {name: notes[name] for name in ("fell_back_at", "seconds", "compile_seconds", "skipped")}
+        return cls(*state, history=History(**notes["history"]), **kept)
+
+
+def endless(approximation: Approximation, params: Params) -> Status | None:
+    """The status of a fit in which q grew without end: some latents' posterior cannot be normalised."""
+    if not approximation.gaussian:
+        return None
+    widths = np.asarray(approximation.scale(params))
+    grown = ~(widths < ENDLESS_SD)
+    if not grown.any():
+        return None
+    return Status(
+        "diverged",
+        f"the posterior of {some(approximation.coordinates.labels(), grown)} has no end: the sd grew to "
+        f"{widths.max():.1g}, and would go on growing. Neither the data nor the prior say where it is: give it a "
+        "proper prior.",
+    )

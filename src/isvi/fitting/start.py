@@ -1,0 +1,80 @@
+"""Where a run starts: variational parameters around the initial values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from isvi.core.compiling import compiled_once
+from isvi.core.errors import ConfigurationError, require
+from isvi.core.latents import Latent
+from isvi.families import Approximation
+from isvi.families.base import Params
+from isvi.model.model import Model
+
+
+def start_params(
+    key: PRNGKeyArray,
+    approximation: Approximation,
+    model: Model,
+    initial: Mapping[str, Any] | None,
+    initial_scale: float,
+) -> Params:
+    """Variational parameters around the initial values."""
+    require(
+        np.ndim(initial_scale) == 0 and np.isfinite(initial_scale) and initial_scale > 0,
+        ConfigurationError,
+        f"initial_scale must be a positive number; got {initial_scale!r}.",
+    )
+    given = _given_values(model, initial)
+
+    @compiled_once
+    def located(key: PRNGKeyArray, given: dict[str, Array]) -> Array:
+        keys = jax.random.split(key, len(model.latents))
+        values = {
+            name: _initial_value(one_key, name, latent, given.get(name))
+            for one_key, (name, latent) in zip(keys, model.latents.items(), strict=True)
+        }
+        return approximation.coordinates.encode(values)
+
+    location = np.asarray(located(key, given))
+    outside = {
+        entry.name
+        for entry in approximation.coordinates.entries
+        if not np.isfinite(location[entry.start : entry.stop]).all()
+    }
+    require(
+        not outside,
+        ConfigurationError,
+        "initial values must lie strictly inside the latents' supports; these do not: " + ", ".join(sorted(outside)),
+    )
+    return compiled_once(approximation.init)(location, np.full_like(location, initial_scale))
+
+
+def _given_values(model: Model, initial: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+    """The initial values that the user gave, by latent."""
+    given = dict(initial or {})
+    if given and model.unreport is not None:
+        given = dict(model.unreport(given))
+    unknown = sorted(set(given) - set(model.latents))
+    require(
+        not unknown,
+        ConfigurationError,
+        f"initial names {unknown}, which the model does not have; its latents are {sorted(model.latents)}.",
+    )
+    return {name: np.asarray(value, jnp.result_type(float)) for name, value in given.items()}
+
+
+def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Array | None) -> Array:
+    if given is None:
+        # Not exactly 0: components of a mixture that start alike would stay alike.
+        return latent.transform(0.01 * jax.random.normal(key, latent.unconstrained_shape))
+    require(
+        jnp.broadcast_shapes(given.shape, latent.shape) == latent.shape,
+        ConfigurationError,
+        f"initial[{name!r}] must have shape {latent.shape}; got {given.shape}.",
+    )
+    return jnp.broadcast_to(given, latent.shape)

@@ -1,0 +1,149 @@
+"""A NumPyro model function together with its rows: its sites, its latents, and the log density of every site."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from numpyro import handlers
+from numpyro.distributions import biject_to
+from numpyro.primitives import Messenger
+
+from isvi.core.errors import ModelError, require
+from isvi.core.latents import Latent, real
+from isvi.frontends.numpyro.rows import Rows
+from isvi.frontends.numpyro.sites import UNCONSTRAINED, Site, is_latent, is_observed, same_support, within
+
+
+@dataclass(frozen=True)
+class ModelFunction:
+    """What the user gave.
+
+    Attributes:
+        function: the model function.
+        args, kwargs: the arguments that are always passed.
+    """
+
+    function: Callable
+    args: tuple
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TracedModel:
+    """A model function together with its rows: all that can be found out by running it under NumPyro's handlers.
+
+    Attributes:
+        source: the function and the arguments that are always passed.
+        rows: where mini-batches come from.
+        num_rows: how many rows the function is traced with when no particular ones are meant.
+    """
+
+    source: ModelFunction
+    rows: Rows
+    num_rows: int
+
+    def trace(self, rows: Any, *places: Messenger) -> dict[str, Site]:
+        """The sites of one run on some rows. ``places`` put values at the latent sites."""
+        more, named = self.rows.arguments(rows)
+        with ExitStack() as stack:
+            sites = stack.enter_context(handlers.trace())
+            # The seed comes last: what places values may ask it for keys.
+            for handler in (self.rows.plates(rows), *places, handlers.seed(rng_seed=0)):
+                stack.enter_context(handler)
+            self.source.function(*self.source.args, *more, **{**self.source.kwargs, **named})
+        return sites
+
+    def template(self, num_rows: int | None = None) -> Any:
+        """Some rows, where only their number matters."""
+        length = self.num_rows if num_rows is None else num_rows
+        return jax.tree.map(lambda column: jnp.asarray(column[:length]), self.rows.data)
+
+    @cached_property
+    def sites(self) -> dict[str, Site]:
+        """The sites of a run with all latents at the image of 0."""
+        return self.trace(self.template(), within(0))
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """Latent sites whose support depends on other latents."""
+        elsewhere = self.trace(self.template(), within(1))
+        return frozenset(
+            name
+            for name, site in self.sites.items()
+            if is_latent(site) and not same_support(site["fn"].support, elsewhere[name]["fn"].support)
+        )
+
+    @property
+    def latent_sites(self) -> dict[str, Site]:
+        """The unobserved sample sites, in the model's order."""
+        return {name: site for name, site in self.sites.items() if is_latent(site)}
+
+    @property
+    def observed(self) -> set[str]:
+        """Names of the observed sites."""
+        return {name for name, site in self.sites.items() if is_observed(site)}
+
+    @cached_property
+    def latents(self) -> dict[str, Latent]:
+        """The latents that stand for the latent sites, in the model's order."""
+        for name, site in self.sites.items():
+            require(
+                site["type"] != "param",
+                ModelError,
+                f"numpyro.param({name!r}) asks for an optimum, not a posterior. Give it a prior with "
+                "numpyro.sample, or pass its value as a constant.",
+            )
+        latents = dict(self._latent(name, site) for name, site in self.latent_sites.items())
+        require(len(latents) > 0, ModelError, "The NumPyro model has no latent sites: nothing to fit.")
+        return latents
+
+    def _latent(self, name: str, site: Site) -> tuple[str, Latent]:
+        support, shape = site["fn"].support, jnp.shape(site["value"])
+        require(
+            not support.is_discrete,
+            ModelError,
+            f"The latent site {name!r} is discrete ({type(site['fn']).__name__}). Sum it out: a mixture is "
+            "numpyro.distributions.MixtureSameFamily or MixtureGeneral; otherwise use logsumexp over its values in "
+            "numpyro.factor.",
+        )
+        try:
+            transform = biject_to(support)
+        except NotImplementedError:
+            raise ModelError(f"numpyro knows no bijection onto the support of {name!r}, {support}.") from None
+        if name in self.moving:
+            return name + UNCONSTRAINED, real(*transform.inverse_shape(shape), flat_prior=True)
+        # The site states its prior itself, also where that is flat.
+        return name, Latent(tuple(shape), support, transform, flat_prior=True)
+
+    def terms(self, values: dict[str, Array], rows: Any) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The log density of every sample site, entry by entry, and the values of all that is reported."""
+        jacobians: dict[str, Array] = {}
+
+        def place_unconstrained(site: Site) -> Array | None:
+            given = values.get(site["name"] + UNCONSTRAINED) if is_latent(site) else None
+            if given is None:
+                return None
+            transform = biject_to(site["fn"].support)
+            value = transform(given)
+            jacobians[site["name"]] = transform.log_abs_det_jacobian(given, value)
+            return value
+
+        places = [handlers.substitute(data=values)]
+        if self.moving:
+            places.append(handlers.substitute(substitute_fn=place_unconstrained))
+        sites = self.trace(rows, *places)
+        terms, reported = {}, {}
+        for name, site in sites.items():
+            if site["type"] == "sample":
+                term = site["fn"].log_prob(site["value"])
+                terms[name] = term if site["scale"] is None else site["scale"] * term
+                if name in jacobians:
+                    terms[name] = jnp.sum(terms[name]) + jnp.sum(jacobians[name])
+            if site["type"] == "deterministic" or name in jacobians:
+                reported[name] = site["value"]
+        return terms, reported

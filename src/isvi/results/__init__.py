@@ -1,0 +1,11 @@
+"""What came out of a run, and what can be done with it: draws, summaries, densities, ELBOs, files, comparisons. What
+comes in needs a finished fit only; judging it is done in ``diagnosis``."""
+
+from isvi.results.compare import Comparison, compare
+from isvi.results.evaluation import ElboEstimate
+from isvi.results.fit import Fit
+from isvi.results.history import History
+from isvi.results.saving import load
+from isvi.results.status import Status
+
+__all__ = ["Comparison", "ElboEstimate", "Fit", "History", "Status", "compare", "load"]

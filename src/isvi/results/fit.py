@@ -1,0 +1,244 @@
+"""The result of a fit."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from isvi.core.errors import ConfigurationError, require
+from isvi.data.opening import Data
+from isvi.families.approximation import Approximation
+from isvi.families.base import Params
+from isvi.model.model import Model
+from isvi.results.density import log_prob
+from isvi.results.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
+from isvi.results.exploration import Candidates, explore
+from isvi.results.history import History
+from isvi.results.importance import Importance, importance
+from isvi.results.smoothing import FEWEST_FOR_A_TAIL
+from isvi.results.status import Status
+from isvi.results.summary import Summary, summarize
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from xarray import DataTree
+
+    from isvi.diagnosis import Diagnosis
+
+DRAWS_FOR_MOMENTS = 10_000
+EVALUATIONS_KEPT = 2
+
+log = logging.getLogger("isvi")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An approximation of the posterior, and how it came about.
+
+    Attributes:
+        model: the model that was fitted.
+        approximation: the family, bound to the model's latents.
+        dataset: the data, as mini-batches; None for a fit that was loaded without them.
+        params: the variational parameters.
+        history: what happened, in rows.
+        status: why the fit ended.
+        gradients: model gradients evaluated: of one mini-batch, at one draw.
+        steps: steps taken, with fresh and with reused records.
+        skipped: steps not taken because the model, or the update, was not finite.
+        seconds: seconds spent in steps, without compilation.
+        compile_seconds: seconds spent compiling.
+        saved_draws: what the posterior shows, of a fit that was loaded and whose model is needed to tell.
+    """
+
+    model: Model
+    approximation: Approximation
+    dataset: Data | None
+    params: Params
+    history: History
+    status: Status
+    gradients: int
+    steps: int
+    skipped: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    saved_draws: Mapping[str, np.ndarray] | None = None
+
+    def sample(self, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Draws from the approximation, by latent, in constrained space, with a leading axis."""
+        return self._constrained(self._draw(num_samples, seed, antithetic=False))
+
+    def predict(self, data: Any = None, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Posterior predictive draws for new rows, or for the rows that were fitted, with a leading axis.
+
+        For models of front ends that can simulate data: NumPyro, PyMC, and Stan by its generated quantities.
+        """
+        if self.model.predict is None:
+            raise ConfigurationError(
+                "This model cannot simulate data: it has densities only. Simulate from fit.sample(), or write the "
+                "model in NumPyro and use isvi.from_numpyro."
+            )
+        return dict(self.model.predict(self._latents(self._draw(num_samples, seed, antithetic=False)), data, seed))
+
+    def mean(self) -> dict[str, np.ndarray]:
+        """Posterior means in constrained space."""
+        return {name: values.mean(axis=0) for name, values in self._moments_draws.items()}
+
+    def sd(self) -> dict[str, np.ndarray]:
+        """Posterior standard deviations in constrained space."""
+        return {name: values.std(axis=0, ddof=1, dtype=np.float64) for name, values in self._moments_draws.items()}
+
+    def summary(self, limit: int = 20) -> Summary:
+        """A table; prints at most ``limit`` rows."""
+        shape = self.approximation.description
+        caption = (
+            f"{shape[0].upper()}{shape[1:]}; {self.gradients:,} model gradients, {self.steps:,} steps; {self.status}"
+        )
+        return summarize(self._moments_draws, caption, limit)
+
+    def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Log density of the approximation at constrained values with a common leading axis; -inf outside the
+        latents' supports."""
+        return log_prob(self.approximation, self.params, self.model.latents, values)
+
+    def elbo(self, num_samples: int = 100, seed: int = 0) -> ElboEstimate:
+        """The ELBO over all rows, in float64: ``num_samples`` passes over the data's likelihood.
+
+        The entropy is exact; the standard error is that of the mean log joint over the draws.
+        """
+        return self._evaluated(num_samples, seed).elbo
+
+    def diagnose(self, num_samples: int | None = None, seed: int = 0) -> "Diagnosis":
+        """Did it work? A verdict in words, with the numbers behind it; see ``docs/diagnosis.md``.
+
+        Args:
+            num_samples: draws at which the log joint of all rows is evaluated, one pass over the data each: q's, and
+                others from around it. By default 2,000 for up to 50,000 rows, then fewer, and 100 from a million rows
+                on; Gaussian families take 16 passes more, with gradients.
+            seed: of the draws.
+        """
+        from isvi.diagnosis import diagnose
+
+        weighted = self._weighted(num_samples, seed)
+        return diagnose(self, weighted, self._judged(jnp.asarray(weighted.candidates.draws)), seed)
+
+    def resample(self, num_samples: int = 1000, seed: int = 0, candidates: int | None = None) -> dict[str, np.ndarray]:
+        """Draws corrected towards the posterior: picked by smoothed importance weights (PSIS), from q's and from others
+        around it.
+
+        Some are picked more than once. The candidates are those that :meth:`diagnose` evaluates with this seed: after
+        it, this costs no further pass over the data. A warning is logged if k-hat says they cannot be trusted.
+        """
+        require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
+        weighted = self._weighted(candidates, seed)
+        if not weighted.trusted:
+            log.warning("resample: k-hat is %.2f; these draws are not the posterior's either", weighted.k_hat)
+        return self._constrained(jnp.asarray(weighted.resample(num_samples, seed)))
+
+    @property
+    def finite(self) -> bool:
+        """Whether all parameters of q are finite, and the latents' draws too."""
+        shown = [draws for name, draws in self._moments_draws.items() if name in self.model.latents]
+        return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in [*jax.tree.leaves(self.params), *shown])
+
+    def data(self) -> Data:
+        """The data, as mini-batches; an error for a fit that was loaded without them."""
+        if self.dataset is None:
+            raise ConfigurationError(
+                "This fit was loaded without its model and data, which are needed: isvi.load(path, model, data)."
+            )
+        return self.dataset
+
+    def to_datatree(self, num_samples: int = 1000, seed: int = 0) -> "DataTree":
+        """Draws as an ArviZ DataTree with one chain."""
+        import arviz_base
+
+        posterior = {name: values[None] for name, values in self.sample(num_samples, seed).items()}
+        attributes = {
+            "inference_library": "isvi",
+            "model_gradients": self.gradients,
+            "status": str(self.status),
+        }
+        groups = {"posterior": posterior, **(self.model.groups or {})}
+        known = {name for group in groups.values() for name in group}
+        dims = {name: list(axes) for name, axes in (self.model.dims or {}).items() if name in known}
+        return arviz_base.from_dict(groups, attrs={"posterior": attributes}, dims=dims, coords=self.model.coords)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fit to one file, which :func:`isvi.load` reads: parameters, history and status, and neither the
+        model's code nor the data. The format is open (docs/saving.md)."""
+        from isvi.results.saving import save
+
+        save(self, Path(path))
+
+    def plot_elbo(self, axes: "Axes | None" = None) -> "Axes":
+        """ELBO against model gradients evaluated. Needs the extra ``isvi[plots]``."""
+        from isvi.plots import plot_elbo
+
+        return plot_elbo({"isvi": self.history}, axes)
+
+    def __repr__(self) -> str:
+        return f"Fit({', '.join(self.model.latents)}; {self.gradients:,} model gradients; {self.status})"
+
+    @cached_property
+    def _moments_draws(self) -> dict[str, np.ndarray]:
+        if self.saved_draws is not None:
+            return dict(self.saved_draws)
+        # Mirrored draws give the exact mean of every entry that is not transformed.
+        return self._constrained(self._draw(DRAWS_FOR_MOMENTS, seed=0, antithetic=self.approximation.symmetric))
+
+    @cached_property
+    def _evaluations(self) -> dict[tuple[int, int], Evaluation]:
+        return {}
+
+    def _evaluated(self, num_samples: int, seed: int) -> Evaluation:
+        """Evaluated draws, remembered: diagnosing, resampling and the ELBO use the same ones."""
+        if (num_samples, seed) not in self._evaluations:
+            while len(self._evaluations) >= EVALUATIONS_KEPT:
+                self._evaluations.pop(next(iter(self._evaluations)))
+            self._evaluations[num_samples, seed] = evaluate(self, num_samples, seed)
+        return self._evaluations[num_samples, seed]
+
+    @cached_property
+    def _explorations(self) -> dict[tuple[int, int], Candidates]:
+        return {}
+
+    def _explored(self, num_samples: int, seed: int) -> Candidates:
+        """Evaluated candidates for the posterior's draws, remembered likewise."""
+        if (num_samples, seed) not in self._explorations:
+            while len(self._explorations) >= EVALUATIONS_KEPT:
+                self._explorations.pop(next(iter(self._explorations)))
+            found = self._explorations[num_samples, seed] = explore(self, num_samples, seed)
+            self._evaluations[found.own, seed] = found.evaluation
+        return self._explorations[num_samples, seed]
+
+    def _weighted(self, num_samples: int | None, seed: int) -> Importance:
+        draws = default_draws(self) if num_samples is None else num_samples
+        require(
+            draws >= FEWEST_FOR_A_TAIL,
+            ConfigurationError,
+            f"A tail can be fitted to the weights of at least {FEWEST_FOR_A_TAIL} draws; got {draws}.",
+        )
+        return importance(self._explored(draws, seed))
+
+    def _constrained(self, draws: jax.Array) -> dict[str, np.ndarray]:
+        values = self._latents(draws)
+        return values if self.model.report is None else dict(self.model.report(values))
+
+    def _judged(self, draws: jax.Array) -> dict[str, np.ndarray]:
+        """The latents as they are reported: without what is computed from them, such as deterministic sites."""
+        reported, latents = self._constrained(draws), self._latents(draws)
+        return {name: np.asarray(reported.get(name, latents[name])) for name in latents}
+
+    def _latents(self, draws: jax.Array) -> dict[str, np.ndarray]:
+        values = jax.device_get(self.approximation.coordinates.constrain(draws))
+        return {name: values[name] for name in self.model.latents}
+
+    def _draw(self, num_samples: int, seed: int, antithetic: bool) -> jax.Array:
+        require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
+        return self.approximation.draw(jax.random.key(seed), self.params, num_samples, antithetic)

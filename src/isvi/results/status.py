@@ -1,0 +1,42 @@
+"""Why a fit ended."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a fit ended, and what that means in words.
+
+    Attributes:
+        kind: ``"budget"`` (all model gradients were used), ``"converged"`` (no entry's mean is
+            predicted to be off by more than a tenth of its standard deviation, and no standard deviation by more than a
+            tenth), ``"settled"`` (nothing is left to gain on average; with very many latents that is all that is
+            checked), ``"diverged"`` (the model stopped
+            giving finite numbers; the last good parameters were kept) or ``"interrupted"``.
+        message: the reason, and what to try if it is a bad one.
+    """
+
+    kind: Literal["budget", "converged", "settled", "diverged", "interrupted"]
+    message: str
+
+    @property
+    def good(self) -> bool:
+        return self.kind in ("budget", "converged", "settled")
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+def some(labels: list[str], chosen: np.ndarray) -> str:
+    """The names of the chosen entries, the first few of many."""
+    names = [label for label, one in zip(labels, chosen, strict=True) if one]
+    if len(names) == len(labels) > 1:
+        return "every entry"
+    return ", ".join(names[:NAMES_SHOWN]) + (
+        f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    )

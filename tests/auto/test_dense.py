@@ -1,0 +1,67 @@
+"""The memory for up to a thousand latents, on posteriors that are known in closed form."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+import isvi
+
+LEVELS, SLOPES, ROWS, NOISE = 30, 3, 40_000, 0.7
+
+
+def levels_and_intercept(seed: int = 0) -> tuple[isvi.Model, dict[str, np.ndarray]]:
+    """Linear regression with an intercept and *all* levels of a category, the rarest of ten rows: only the priors say
+    how the two share their sum."""
+    rng = np.random.default_rng(seed)
+    sizes = np.maximum(np.geomspace(ROWS, 10, LEVELS) / 4, 10).astype(int)
+    level = rng.permutation(np.resize(np.repeat(np.arange(LEVELS), sizes), ROWS)).astype(np.int32)
+    x = rng.normal(size=(ROWS, SLOPES))
+    y = 1 + x @ np.arange(1.0, SLOPES + 1) + rng.normal(size=LEVELS)[level] + NOISE * rng.normal(size=ROWS)
+    model = isvi.Model(
+        {"a": isvi.real(), "b": isvi.real(SLOPES), "levels": isvi.real(LEVELS)},
+        lambda z: norm.logpdf(z["a"], 0, 2) + norm.logpdf(z["b"]).sum() + norm.logpdf(z["levels"]).sum(),
+        lambda z, r: norm.logpdf(r["y"], z["a"] + r["x"] @ z["b"] + z["levels"][r["level"]], NOISE).sum(),
+    )
+    return model, {"x": x.astype(np.float32), "level": level, "y": y.astype(np.float32)}
+
+
+def posterior(data: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and precision, in the order a, b, levels."""
+    design = np.concatenate([np.ones((ROWS, 1)), data["x"], np.eye(LEVELS)[data["level"]]], axis=1)
+    precision = design.T @ design / NOISE**2 + np.diag([0.25, *np.ones(SLOPES + LEVELS)])
+    return np.linalg.solve(precision, design.T @ data["y"].astype(float) / NOISE**2), precision
+
+
+@pytest.mark.parametrize("family", [None, isvi.MeanField()], ids=["default", "mean-field"])
+def test_an_intercept_against_all_levels(family: isvi.MeanField | None) -> None:
+    """The promise of "converged": every mean within 0.1 sd, every sd within 10% of the family's optimum, along the flat
+    direction too. The posterior is Gaussian, so that the optimum is known."""
+    model, data = levels_and_intercept()
+    fit = isvi.fit(model, data, family=family, batch_size=500)
+    mean, precision = posterior(data)
+    sd = np.sqrt(np.diagonal(np.linalg.inv(precision)))
+    best = sd if family is None else np.diagonal(precision) ** -0.5
+    found = [
+        np.concatenate([np.ravel(values[name]) for name in ("a", "b", "levels")]) for values in (fit.mean(), fit.sd())
+    ]
+    assert fit.status.kind == "converged"
+    # The table's sds come from 10,000 draws: 0.7% of noise each.
+    np.testing.assert_allclose((found[0] - mean) / sd, 0, atol=0.1)
+    np.testing.assert_allclose(found[1] / best, 1, atol=0.12)
+
+
+def test_who_runs_out_of_budget_is_told_which_latents_are_in_doubt() -> None:
+    model, data = levels_and_intercept()
+    fit = isvi.fit(model, data, batch_size=500, budget=300)
+    assert fit.status.kind == "budget"
+    assert "not converged" in fit.status.message
+    assert "may be off" in fit.status.message
+
+
+def test_the_default_family_is_as_full_as_can_be_afforded() -> None:
+    model, data = levels_and_intercept()
+    assert isvi.fit(model, data, budget=20).approximation.description == "a full-rank Gaussian"
+    assert isvi.fit(model, data, budget=20, algorithm=isvi.SGD()).approximation.description == "independent Gaussians"
+    large = isvi.Model({"w": isvi.real(1001)}, lambda z: jnp.sum(norm.logpdf(z["w"])))
+    assert isvi.fit(large, budget=20).approximation.description == "independent Gaussians"
