@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import beta, cauchy, norm, t
+from numpyro.distributions import constraints
 
 import isvi
 
@@ -83,6 +84,12 @@ def nes(data: Data) -> Problem:
     others = (data[name] for name in ("educ1", "gender", "income"))
     x = columns(1, data["real_ideo"], data["race_adj"], age == 2, age == 3, age == 4, *others)
     return linear(x, data["partyid7"], flat_beta=True, flat_sigma=True)
+
+
+def raw_mesquite(data: Data) -> Problem:
+    names = ("diam1", "diam2", "canopy_height", "total_height", "density", "group")
+    x = columns(1, *(data[name] for name in names))
+    return linear(x, data["weight"], flat_beta=True, flat_sigma=True)
 
 
 def mesquite(data: Data) -> Problem:
@@ -203,6 +210,63 @@ def mixture(data: Data) -> Problem:
     return Problem(isvi.Model(latents, log_prior, log_likelihood), {"y": np.asarray(data["y"], float)})
 
 
+def drive(data: Data) -> Problem:
+    """A hidden Markov model, its states summed out. Exponential(rate) has the density rate exp(-rate x)."""
+    u, v, alpha = (np.asarray(data[name], float) for name in ("u", "v", "alpha"))
+
+    def log_density(z: dict[str, Array]) -> Array:
+        phi, rate, theta = z["phi"], z["lambda"], jnp.stack([z["theta1"], z["theta2"]])
+        emissions = jnp.log(phi) - phi * u[:, None] + jnp.log(rate) - rate * v[:, None]
+
+        def forward(before: Array, emission: Array) -> tuple[Array, None]:
+            return logsumexp(before[:, None] + jnp.log(theta), axis=0) + emission, None
+
+        last, _ = jax.lax.scan(forward, emissions[0], emissions[1:])
+        rates = norm.logpdf(phi, jnp.array([0.0, 3.0])) + norm.logpdf(rate, jnp.array([0.0, 3.0]))
+        return logsumexp(last) + jnp.sum((alpha - 1) * jnp.log(theta)) + jnp.sum(rates)
+
+    latents = {"theta1": isvi.simplex(2), "theta2": isvi.simplex(2)}
+    ordered = {
+        "phi": isvi.constrained(constraints.positive_ordered_vector, 2),
+        "lambda": isvi.constrained(constraints.positive_ordered_vector, 2),
+    }
+    return Problem(isvi.Model({**latents, **ordered}, log_density), None)
+
+
+def elimination(data: Data) -> Problem:
+    """One compartment with first-order absorption and Michaelis-Menten elimination, by Runge-Kutta steps."""
+    times, measured = np.asarray(data["times"], float), np.asarray(data["C_hat"], float)
+    dose, volume, steps = float(data["D"]), float(data["V"]), 20
+
+    def log_density(z: dict[str, Array]) -> Array:
+        def slope(time: Array, level: Array) -> Array:
+            into = jnp.exp(-z["k_a"] * time) * dose * z["k_a"] / volume
+            return into - z["V_m"] / volume * level / (z["K_m"] + level)
+
+        def advance(level: Array, interval: Array) -> tuple[Array, Array]:
+            start, width = interval[0], (interval[1] - interval[0]) / steps
+
+            def step(number: int, level: Array) -> Array:
+                time = start + number * width
+                first = slope(time, level)
+                second = slope(time + width / 2, level + width / 2 * first)
+                third = slope(time + width / 2, level + width / 2 * second)
+                fourth = slope(time + width, level + width * third)
+                return level + width / 6 * (first + 2 * second + 2 * third + fourth)
+
+            level = jax.lax.fori_loop(0, steps, step, level)
+            return level, level
+
+        starts = np.concatenate([[float(data["t0"])], times[:-1]])
+        intervals = jnp.asarray(np.stack([starts, times], axis=1), z["k_a"].dtype)
+        _, levels = jax.lax.scan(advance, jnp.zeros_like(z["k_a"]), intervals)
+        prior = sum(half_cauchy(value, 1.0) for value in z.values())
+        return jnp.sum(norm.logpdf(np.log(measured), jnp.log(levels), z["sigma"])) + prior
+
+    latents = {name: isvi.positive(via="exp") for name in ("k_a", "K_m", "V_m", "sigma")}
+    return Problem(isvi.Model(latents, log_density), None)
+
+
 MODELS: dict[str, Callable[[Data], Problem]] = {
     "sblrc-blr": sblrc,
     "kidiq-kidscore_interaction": kidiq,
@@ -215,6 +279,9 @@ MODELS: dict[str, Callable[[Data], Problem]] = {
     "kilpisjarvi_mod-kilpisjarvi": kilpisjarvi,
     "garch-garch11": garch,
     "eight_schools-eight_schools_noncentered": eight_schools,
+    "mesquite-mesquite": raw_mesquite,
+    "bball_drive_event_0-hmm_drive_0": drive,
+    "one_comp_mm_elim_abs-one_comp_mm_elim_abs": elimination,
 }
 REGRESSIONS = tuple(MODELS)[:7]
 """Where full rank must be right to 0.1 sd, and mean field to 0.3."""

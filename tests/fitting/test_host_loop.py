@@ -12,7 +12,7 @@ import isvi
 from isvi.data import Dataset
 from isvi.families import approximate
 from isvi.fitting.host_loop import make_host_run
-from isvi.fitting.loop import LoopState, make_run, start_loop
+from isvi.fitting.loop import LoopState, make_run, make_start
 from isvi.model import Bound, bind, make_target
 
 ROWS = np.random.default_rng(0).normal(1.0, 2.0, size=25)
@@ -51,7 +51,7 @@ def prepared(bound: Bound, algorithm: Any) -> tuple[Any, LoopState, Dataset]:
     )
     method = isvi.build(estimator, algorithm, optax.adam(0.02), dataset)
     params = approximation.init(jnp.zeros(2), jnp.full(2, 0.1))
-    return method, start_loop(method, params, dataset, jax.random.key(3)), dataset
+    return method, make_start(method, dataset, jax.random.key(3))(params), dataset
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda one: type(one).__name__)

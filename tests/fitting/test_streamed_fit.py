@@ -17,7 +17,7 @@ from support import files, regression
 import isvi
 from isvi.data import Stream
 from isvi.data.reader import THREAD_NAME
-from isvi.fitting.loop import LoopState, make_run, start_loop
+from isvi.fitting.loop import LoopState, make_run, make_start
 
 BATCH_SIZE = 9
 """14 full mini-batches of the regression's 130 rows, in windows of 4, and one of 4 rows."""
@@ -72,7 +72,7 @@ def test_a_run_that_is_cut_and_continued_gives_the_same_bits(algorithm: Any, tmp
     )
     method = isvi.build(estimator, algorithm, optax.adam(0.01), new_stream())
     run = make_run(method, key)
-    start = start_loop(method, approximation.init(jnp.zeros(3), jnp.full(3, 0.1)), new_stream(), key)
+    start = make_start(method, new_stream(), key)(approximation.init(jnp.zeros(3), jnp.full(3, 0.1)))
     end = 40  # almost three epochs
     straight = advanced(run, start, new_stream(), key, end)
     compiled = set()

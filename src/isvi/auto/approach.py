@@ -20,6 +20,8 @@ RECORDS_TO_LOOK = 4
 """Records made before the first step, to learn the scale."""
 WIDENING = 10.0
 """While looking, no standard deviation grows by more than this factor from one record to the next."""
+FIRST_REACH = 0.1
+"""With one mini-batch, how far the first step may go in an entry, in its own unit, where that is more than an sd."""
 LEAST_STEPS = 20
 MOST_STEPS = 300
 AGREEMENT_OF_NOISE = 0.05
@@ -92,13 +94,15 @@ def _look(state: Approach, gradient: Array, slope: Array, scale: Array, share: A
     mean = state.mean + (gradient - state.mean) / records
     squares = state.squares + (gradient - state.mean) * (gradient - mean)
     slope = state.slope + jnp.abs(slope)
-    # With one mini-batch there is no spread: the scale at which the log joint changes by about one instead.
-    spread = jnp.where(share < 1, share * squares / jnp.maximum(records - 1, 1), mean**2)
+    # With one mini-batch there is no spread, and the slopes are exact: where the gradient is larger than they are, a step
+    # of half a unit instead.
+    spread = jnp.where(share < 1, share * squares / jnp.maximum(records - 1, 1), jnp.abs(mean))
     precision = jnp.maximum(spread, slope / records)
     precision = jnp.maximum(precision, 1e-12 * precision.max())
     # A first record whose slope happens to be near zero must not send the next one to the end of the world.
     precision = jnp.maximum(precision, (WIDENING * scale) ** -2.0)
-    return state._replace(records=records, mean=mean, squares=squares, slope=slope, precision=precision)
+    radius = jnp.where(share < 1, 1, jnp.maximum(1, FIRST_REACH * precision**0.5))
+    return state._replace(records=records, mean=mean, squares=squares, slope=slope, precision=precision, radius=radius)
 
 
 def _move(state: Approach, gradient: Array, slope: Array) -> Approach:

@@ -16,12 +16,12 @@ from isvi.algorithms.step import Method
 from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE
 from isvi.core.compiling import compiled_once
 from isvi.core.errors import DataError
-from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, Tally, ending, make_run
+from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, Tally, ending, make_run, make_start
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.progress import Reporter, Row
+from isvi.fitting.starts import Starts
 from isvi.results.status import Status, some
 
 ROWS_OF_HISTORY = 100
@@ -52,14 +52,17 @@ class Driver:
     between_calls: Callable[[Outcome], str | None] = lambda outcome: None
     """Called after every compiled call, several times a second: a reason ends the run."""
 
-    def drive(self, outcome: Outcome, budget: int) -> Outcome:
-        """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended."""
+    def drive(self, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
+        """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended; from
+        the best of several starts, if there are some."""
         started = time.perf_counter()
         make = make_host_run if self.on_host else make_run
         run = make(self.method, self.key).lower(outcome.loop, self.dataset.first, jnp.int32(0)).compile(self.effort)
         health = compiled_once(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         try:
+            if starts is not None:
+                self._choose_start(run, outcome, starts)
             outcome.status = self._run(run, health, outcome, budget)
         except Exception as error:
             of_data = isinstance(error, DataError)
@@ -73,6 +76,21 @@ class Driver:
             self.dataset.release()
         return outcome
 
+    def _choose_start(self, run: Callable[..., LoopState], outcome: Outcome, starts: Starts) -> None:
+        started, begin = time.perf_counter(), make_start(self.method, self.dataset, self.key)
+
+        def advance(loop: LoopState, until: int) -> LoopState:
+            while int(loop.state.gradients) < until and not any(self._ending(loop)):
+                loop = jax.block_until_ready(run(loop, self.dataset.resident(loop.schedule), jnp.int32(until)))
+                if self.between_calls(outcome):  # the same reason ends the run after this
+                    break
+            return loop
+
+        num_samples = outcome.loop.state.memory.newest.draws.shape[0]
+        chosen, outcome.loop, outcome.starts = starts.choose(begin, advance, num_samples)
+        outcome.start = starts.params[chosen]
+        outcome.seconds += time.perf_counter() - started
+
     def _run(self, run: Callable[..., LoopState], health: jax.stages.Wrapped, outcome: Outcome, budget: int) -> Status:
         call = 1
         for row in range(1, ROWS_OF_HISTORY + 1):
@@ -83,12 +101,12 @@ class Driver:
             if reason is not None:
                 return Status("interrupted", f"{reason} after {outcome.gradients:,} model gradients")
             self._add_row(outcome, health)
-            if any(self._ending(outcome)):
+            if any(self._ending(outcome.loop)):
                 break
         return self._status(outcome)
 
     def _status(self, outcome: Outcome) -> Status:
-        ending = self._ending(outcome)
+        ending = self._ending(outcome.loop)
         outcome.gave_up = bool(ending.gave_up)
         if ending.diverged:
             return _diverged(outcome)
@@ -112,9 +130,10 @@ class Driver:
     ) -> tuple[int, str | None]:
         """Advance ``outcome.loop``, in calls of a bounded time; returns how many gradients fit in one, and why the
         run has to end here, if it has to."""
-        while (done := outcome.gradients) < until and not any(self._ending(outcome)):
+        while (done := outcome.gradients) < until and not any(self._ending(outcome.loop)):
             started = time.perf_counter()
-            dataset = self._resident(outcome)
+            # The data, or as much of them as is in memory, with the mini-batch that is visited next.
+            dataset = self.dataset.resident(outcome.loop.schedule)
             outcome.loop = jax.block_until_ready(run(outcome.loop, dataset, jnp.int32(min(until, done + call))))
             elapsed = time.perf_counter() - started
             outcome.seconds += elapsed
@@ -124,13 +143,9 @@ class Driver:
                 return call, reason
         return call, None
 
-    def _resident(self, outcome: Outcome) -> Dataset:
-        """The data, or as much of them as is in memory, with the mini-batch that is visited next."""
-        return self.dataset.resident(outcome.loop.schedule)
-
-    def _ending(self, outcome: Outcome) -> Ending:
+    def _ending(self, loop: LoopState) -> Ending:
         """On the host. Evaluated piece by piece it would be compiled so, which takes longer than many a fit."""
-        return jax.device_get(self._compiled_ending(outcome.loop))
+        return jax.device_get(self._compiled_ending(loop))
 
     @cached_property
     def _compiled_ending(self) -> jax.stages.Wrapped:

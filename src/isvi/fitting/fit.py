@@ -40,6 +40,7 @@ def fit(
     budget: int | None = None,
     initial: Mapping[str, Any] | None = None,
     initial_scale: float | None = None,
+    starts: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
@@ -66,6 +67,9 @@ def fit(
         initial: constrained values at which to start, by latent; others start near the image of 0.
         initial_scale: standard deviation at the start, in the coordinates of the approximation: by default 0.1, or
             0.001 for ``Auto``, which finds the right one itself.
+        starts: how many points to start from: a few records are spent at each, more at the best of them, and the rest
+            at one. By default 8 where all data is one mini-batch and no initial values are given, and else 1; they lie
+            within 2 of the first, in unconstrained entries.
         seed: everything random follows from it: the same seed gives the same bits.
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
         checkpoint: a folder to save the run in about once a minute and at the end, so that :func:`isvi.resume` can
@@ -74,7 +78,8 @@ def fit(
 
     Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once.
     """
-    options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
+    starts = 1 if starts is None and initial else starts
+    options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed)
     setup = prepare(model, data, options, optimizer, num_samples)
     start = setup.start(initial)
     setup.check_start(start)
@@ -172,6 +177,7 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
         skipped=outcome.skipped,
         seconds=outcome.seconds,
         compile_seconds=outcome.compile_seconds,
+        starts=tuple(outcome.starts),
     )
 
 

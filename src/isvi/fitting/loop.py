@@ -1,5 +1,6 @@
 """The compiled loop: many steps in one call, the host spoken to once in between."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from isvi.core.compiling import compiled_once
 from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
 from isvi.data.schedule import Schedule
+from isvi.families.base import Params
 
 TOLERATED_FAILURES = 10
 """A model that is not finite this many steps in a row has diverged; fewer are skipped and counted."""
@@ -101,16 +103,17 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     return run
 
 
-def start_loop(method: Method, params: object, dataset: Data, key: PRNGKeyArray) -> LoopState:
-    """The state before the first step. Compiled as one program: dozens of small ones would take seconds."""
+def make_start(method: Method, dataset: Data, key: PRNGKeyArray) -> Callable[[Params], LoopState]:
+    """``start(params)``: the state before the first step. Compiled as one program: dozens of small ones would take
+    seconds."""
 
     @compiled_once
-    def start(params: object) -> LoopState:
+    def start(params: Params) -> LoopState:
         _, schedule_key = run_keys(key)
         schedule = Schedule.start(schedule_key, dataset.num_batches, dataset.windows)
         return LoopState(method.init(params), schedule, Tally.empty())
 
-    return start(params)
+    return start
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:

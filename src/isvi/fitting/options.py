@@ -15,7 +15,9 @@ from isvi.core.latents import Latent
 from isvi.data.opening import DEFAULT_BATCH_SIZE, Data
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, FullRank, MeanField
+from isvi.fitting.starts import SHARE, records_needed
 
+STARTS = 8
 FEW_ROWS = 10_000
 """So few rows are one mini-batch for ``Auto`` where the latents are few too: without noise between mini-batches less
 has to be averaged."""
@@ -36,6 +38,7 @@ class Options:
     batch_size: int | None = None
     budget: int | None = None
     initial_scale: float | None = None
+    starts: int | None = None
     seed: int = 0
 
 
@@ -81,6 +84,34 @@ def choose_scale(initial_scale: float | None, algorithm: AlgorithmOptions) -> fl
     if initial_scale is not None:
         return initial_scale
     return AUTO_SCALE if isinstance(algorithm, Auto) else ADAM_SCALE
+
+
+def choose_starts(
+    starts: int | None,
+    approximation: Approximation,
+    algorithm: AlgorithmOptions,
+    dataset: Data,
+    budget: int,
+    num_samples: int,
+) -> int:
+    """Several where all data is one mini-batch, as far as the budget goes: records cost little there, and what little
+    data says is more often said of several places."""
+    able = isinstance(algorithm, Auto) and approximation.gaussian
+    if starts is None:
+        wanted = STARTS if able and dataset.num_batches == 1 else 1
+        affordable = (one for one in range(wanted, 1, -1) if SHARE * records_needed(one) * num_samples <= budget)
+        return next(affordable, 1)
+    require(
+        isinstance(starts, (int, np.integer)) and starts >= 1,
+        ConfigurationError,
+        f"starts must be a whole number, at least 1; got {starts!r}.",
+    )
+    require(
+        able or starts == 1,
+        ConfigurationError,
+        "Several starts are for Auto and Gaussian families; leave starts out, or fit with several seeds yourself.",
+    )
+    return int(starts)
 
 
 def choose_budget(budget: int | None, dataset: Data, estimator: EstimatorOptions) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.fitting.loop import LoopState
+from isvi.results.attempts import Attempt
 from isvi.results.history import History
 from isvi.results.status import Status, some
 
@@ -29,6 +30,7 @@ class Outcome:
         compile_seconds: seconds spent compiling.
         skipped: steps not taken because the model, or the update, was not finite.
         gave_up: whether the method found that it is the wrong one here.
+        starts: where the starts led to, if there were several.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
     """
 
@@ -41,6 +43,7 @@ class Outcome:
     compile_seconds: float = 0.0
     skipped: int = 0
     gave_up: bool = False
+    starts: list[Attempt] = field(default_factory=list)
     error: Exception | None = None
 
     @property
@@ -49,19 +52,25 @@ class Outcome:
         return self.loop, self.start
 
     @property
+    def new(self) -> bool:
+        """Whether no step was taken yet."""
+        return int(self.loop.state.steps) == 0
+
+    @property
     def gradients(self) -> int:
         return int(self.loop.state.gradients)
 
     def notes(self) -> dict[str, Any]:
         """What a checkpoint holds beside the arrays, as JSON."""
         kept = {name: getattr(self, name) for name in ("fell_back_at", "seconds", "compile_seconds", "skipped")}
-        return {**kept, "history": asdict(self.history)}
+        return {**kept, "history": asdict(self.history), "starts": [one.as_json() for one in self.starts]}
 
     @classmethod
     def of(cls, state: tuple[LoopState, Params], notes: dict[str, Any]) -> "Outcome":
         """From a checkpoint."""
         kept = {name: notes[name] for name in ("fell_back_at", "seconds", "compile_seconds", "skipped")}
-        return cls(*state, history=History(**notes["history"]), **kept)
+        starts = [Attempt.from_json(one) for one in notes["starts"]]
+        return cls(*state, history=History(**notes["history"]), starts=starts, **kept)
 
 
 def endless(approximation: Approximation, params: Params) -> Status | None:

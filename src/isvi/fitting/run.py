@@ -12,9 +12,10 @@ from isvi.families.base import Params
 from isvi.fitting.callbacks import Reporters
 from isvi.fitting.driver import Driver
 from isvi.fitting.interruption import Interruption
-from isvi.fitting.loop import LoopState, start_loop
+from isvi.fitting.loop import LoopState, make_start
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
+from isvi.fitting.starts import Starts
 from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")
@@ -22,7 +23,7 @@ log = logging.getLogger("isvi")
 
 def begin(setup: Setup, start: Params) -> Outcome:
     """The outcome before the first step."""
-    loop = start_loop(setup.method(), start, setup.dataset, setup.run_key)
+    loop = make_start(setup.method(), setup.dataset, setup.run_key)(start)
     log.info(
         "%s latents' entries, %s rows in %s mini-batches; the memory of records takes %s bytes",
         *(
@@ -52,15 +53,14 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
 
         labels = setup.approximation.coordinates.labels
 
-        def drive(method: Method, outcome: Outcome) -> Outcome:
+        def drive(method: Method, outcome: Outcome, starts: Starts | None = None) -> Outcome:
             driver = Driver(
                 method, setup.dataset, setup.run_key, report, setup.effort, setup.target.on_host, labels, between_calls
             )
-            return driver.drive(outcome, setup.budget)
+            return driver.drive(outcome, setup.budget, starts)
 
         if outcome.fell_back_at is None:
-            method = setup.method()
-            outcome = drive(method, outcome)
+            outcome = drive(setup.method(), outcome, setup.starts(outcome.start) if outcome.new else None)
             if outcome.gave_up:
                 outcome = _fall_back(setup, outcome)
         if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
@@ -74,7 +74,7 @@ def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopSt
     """What the state in a checkpoint of this run looks like, given its notes."""
     fell_back_at = notes["fell_back_at"]
     method = setup.method() if fell_back_at is None else setup.fallback(fell_back_at)
-    return start_loop(method, start, setup.dataset, setup.run_key), start
+    return make_start(method, setup.dataset, setup.run_key)(start), start
 
 
 def _fall_back(setup: Setup, outcome: Outcome) -> Outcome:
@@ -82,7 +82,7 @@ def _fall_back(setup: Setup, outcome: Outcome) -> Outcome:
     log.info("the posterior is too far from quadratic for Auto; starting over with Adam")
     spent = outcome.loop.state
     method = setup.fallback(int(spent.gradients))
-    loop = start_loop(method, setup.start_over(outcome.start), setup.dataset, setup.run_key)
+    loop = make_start(method, setup.dataset, setup.run_key)(setup.start_over(outcome.start))
     state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
     outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
     outcome.fell_back_at = int(spent.gradients)

@@ -27,10 +27,12 @@ from isvi.fitting.options import (
     choose_family,
     choose_method,
     choose_scale,
+    choose_starts,
     default_optimizer,
     rows_at_once,
 )
 from isvi.fitting.start import start_params
+from isvi.fitting.starts import Starts
 from isvi.model.binding import Bindable, bind, make_target
 from isvi.model.checks import DRAWS, Trial, check_model
 from isvi.model.model import Model
@@ -134,6 +136,11 @@ class Setup:
             return params
         return self.drawn_from.with_factor(self.approximation.location(params), self.approximation.factor(params))
 
+    def starts(self, start: Params) -> Starts | None:
+        """This start and others around it, if more than one was chosen."""
+        number = self.options.starts or 1
+        return Starts.around(self.drawn_from, start, number, self.options.seed) if number > 1 else None
+
     def start_over(self, params: Params) -> Params:
         """The start of the fallback: from where the run began, not from where ``Auto`` was, which on mixtures is
         often a worse place than none."""
@@ -158,6 +165,8 @@ def prepare(
     check_model(model, dataset.first)
     budget = choose_budget(options.budget, dataset, estimator)
     cut = None if data is None else dataset.batch_size
-    decided = replace(options, family=family, algorithm=algorithm, estimator=estimator, batch_size=cut, budget=budget)
+    starts = choose_starts(options.starts, approximation, algorithm, dataset, budget, estimator.num_samples)
+    decided = replace(options, family=family, algorithm=algorithm, estimator=estimator)
+    decided = replace(decided, batch_size=cut, budget=budget, starts=starts)
     target = make_target(model, approximation.coordinates)
     return Setup(decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget)

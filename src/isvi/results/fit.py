@@ -16,6 +16,7 @@ from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.model.model import Model
+from isvi.results.attempts import Attempt
 from isvi.results.density import log_prob
 from isvi.results.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
 from isvi.results.exploration import Candidates, explore
@@ -53,6 +54,7 @@ class Fit:
         skipped: steps not taken because the model, or the update, was not finite.
         seconds: seconds spent in steps, without compilation.
         compile_seconds: seconds spent compiling.
+        starts: where each start led to, if there were several.
         saved_draws: what the posterior shows, of a fit that was loaded and whose model is needed to tell.
     """
 
@@ -67,6 +69,7 @@ class Fit:
     skipped: int = 0
     seconds: float = 0.0
     compile_seconds: float = 0.0
+    starts: tuple[Attempt, ...] = ()
     saved_draws: Mapping[str, np.ndarray] | None = None
 
     def sample(self, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
@@ -96,9 +99,10 @@ class Fit:
     def summary(self, limit: int = 20) -> Summary:
         """A table; prints at most ``limit`` rows."""
         shape = self.approximation.description
-        caption = (
-            f"{shape[0].upper()}{shape[1:]}; {self.gradients:,} model gradients, {self.steps:,} steps; {self.status}"
-        )
+        effort = f"{self.gradients:,} model gradients, {self.steps:,} steps"
+        if self.starts:
+            effort += f", the best of {len(self.starts)} starts"
+        caption = f"{shape[0].upper()}{shape[1:]}; {effort}; {self.status}"
         return summarize(self._moments_draws, caption, limit)
 
     def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:

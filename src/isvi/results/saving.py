@@ -25,6 +25,7 @@ from isvi.families.base import Params
 from isvi.model.binding import Bindable, bind
 from isvi.model.checks import check_model
 from isvi.model.model import Model
+from isvi.results.attempts import Attempt
 from isvi.results.fit import Fit
 from isvi.results.history import History
 from isvi.results.layout_json import approximation_as_json, approximation_from_json
@@ -71,8 +72,9 @@ def load(path: str | Path, model: Model | Bindable | None = None, data: Any = No
         params = _params(approximation, arrays)
         history, status = History(**described["history"]), Status(**described["status"])
         numbers = {name: described[name] for name in ("gradients", "steps", "skipped", "seconds", "compile_seconds")}
+        numbers["starts"] = tuple(map(Attempt.from_json, described.get("starts", [])))
         names, reports = described["latents"], described["reports"]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CheckpointError(f"{path} is not a fit that this version of isvi can read ({error!r}).") from None
     draws = {name.removeprefix("draws/"): values for name, values in arrays.items() if name.startswith("draws/")}
     if model is None:
@@ -96,6 +98,7 @@ def _described(fit: Fit) -> dict[str, Any]:
         "skipped": fit.skipped,
         "seconds": fit.seconds,
         "compile_seconds": fit.compile_seconds,
+        "starts": [one.as_json() for one in fit.starts],
     }
 
 
