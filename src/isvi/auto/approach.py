@@ -94,8 +94,8 @@ def _look(state: Approach, gradient: Array, slope: Array, scale: Array, share: A
     mean = state.mean + (gradient - state.mean) / records
     squares = state.squares + (gradient - state.mean) * (gradient - mean)
     slope = state.slope + jnp.abs(slope)
-    # With one mini-batch there is no spread, and the slopes are exact: where the gradient is larger than they are, a step
-    # of half a unit instead.
+    # With one mini-batch there is no spread, and the slopes are exact: where the gradient is larger than they are, a
+    # step of half a unit instead.
     spread = jnp.where(share < 1, share * squares / jnp.maximum(records - 1, 1), jnp.abs(mean))
     precision = jnp.maximum(spread, slope / records)
     precision = jnp.maximum(precision, 1e-12 * precision.max())
