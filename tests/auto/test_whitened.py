@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from isvi.auto.whitened import Root, Whitened, newton, regress
+from isvi.auto.whitened import LARGEST_CHANGE, Root, Whitened, newton, regress
 from isvi.memory.record import Record
 
 DIM = 3
@@ -80,5 +80,5 @@ def test_precision_keeps_to_the_family() -> None:
         records = Whitened.of(
             records_of(target, np.zeros(DIM), np.eye(DIM), 500), jnp.ones(500), jnp.zeros(DIM), jnp.eye(DIM)
         )
-        precision = regress(records).precision(jnp.eye(DIM, dtype=bool))
+        precision = regress(records).precision(jnp.eye(DIM, dtype=bool), jnp.float32(LARGEST_CHANGE))
     np.testing.assert_allclose(precision, np.diag(np.sqrt([1.5, 9.0, 2.5])), atol=0.05)

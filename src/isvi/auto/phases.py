@@ -176,12 +176,15 @@ def _watch(
     fresh: Bool[Array, ""],
 ) -> Progress:
     """Tell the trust region what the newest record says about the ELBO."""
-    entropy = estimator.approximation.entropy(params).sum()
-    observed = progress.trust.observe(record.batch, record.log_joint.mean() + entropy)
+    observed = progress.trust.observe(record.batch, _elbo(estimator, params, record), estimator.approximation.dim)
     observed = observed.judge(params, estimator.approximation.dim, kind.pass_ended(progress))
     calm = progress.trust._replace(broken=jnp.array(False))
     watched = jax.tree.map(lambda new, old: jnp.where(keep, new, old), observed, calm)
     return progress._replace(trust=watched._replace(radius=jnp.where(fresh, watched.radius, watched.radius / 4)))
+
+
+def _elbo(estimator: Estimator, params: Params, record: Record) -> Float[Array, ""]:
+    return record.log_joint.mean() + estimator.approximation.entropy(params).sum()
 
 
 def _approach_step(
@@ -191,7 +194,8 @@ def _approach_step(
     location, scale = approximation.location(params), approximation.scale(params)
     state, location = approach(progress.approach, location, scale, record)
     target = approximation.match(location, state.precision)
-    moved = progress._replace(approach=state, target=target, trust=progress.trust._replace(best=target))
+    trust = progress.trust.approached(target, record.batch, _elbo(estimator, params, record))
+    moved = progress._replace(approach=state, target=target, trust=trust)
     return moved, kind.learn(own, state.precision)
 
 

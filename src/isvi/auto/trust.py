@@ -3,7 +3,8 @@
 Every record tells, for free, what the ELBO of its mini-batch is. Compared with the same mini-batch one pass earlier,
 mini-batch noise cancels, so that a pass over the data shows whether the ELBO rose or fell, and with what standard
 error. If it fell, the parameters go back to where they were best and steps become shorter; while it rises, they may
-become longer again.
+become longer again. A q that ran away gives ELBOs that are wild as well as low, so that no mean of them is surely low:
+a few records in a row that are far below what their mini-batches had at the best parameters are enough.
 """
 
 from typing import NamedTuple
@@ -23,6 +24,15 @@ SLOW_FALL = 0.1
 """... and one of this many when it ends, ..."""
 STANDARD_ERRORS = 3.0
 """... if it is this many standard errors from nothing."""
+CRASH = 3
+"""Records in a row that have lost as much as in a sudden fall, each against its own mini-batch, are a crash."""
+MOSTLY, ENOUGH_RECORDS = 0.75, 10
+"""So is a pass in which this share of at least so many records is below, by as much as in a slow fall. Where all stays
+as it is, fewer than half of them are: draws are noisy."""
+SMOOTHING = 0.3
+"""With one mini-batch, the share of the newest record in what its ELBO is taken to be: draws are noisy."""
+ENOUGH_PAIRS = 2.0
+"""Pairs per dimension from which on a precision may change by as much as it likes."""
 LATELY = 25
 """Mini-batches whose gains show whether the ELBO still rises: a fifth of a pass, but no more than these."""
 
@@ -62,6 +72,16 @@ class Trust(NamedTuple):
     """The parameters at the end of the last pass that did not make things worse."""
     elbos: Float[Array, " batches"]
     """The ELBO of every mini-batch at its last visit; NaN if there was none."""
+    usual: Float[Array, " batches"]
+    """The same, smoothed where there is one mini-batch only."""
+    reference: Float[Array, " batches"]
+    """What was usual at ``best``."""
+    fallen: Int[Array, ""]
+    """Records in a row that are far below it."""
+    lower: Int[Array, ""]
+    """Records since ``best`` that are below it."""
+    compared: Int[Array, ""]
+    """Records since ``best`` whose mini-batch has a reference."""
     visits: Int[Array, ""]
     mean: Float[Array, ""]
     squares: Float[Array, ""]
@@ -74,22 +94,52 @@ class Trust(NamedTuple):
         zero = jnp.zeros((), dtype)
         unvisited = jnp.full(num_batches, jnp.nan, dtype)
         gains = RecentGains(jnp.int32(0), zero, zero)
-        return cls(zero + LONGEST_STEP, params, unvisited, jnp.int32(0), zero, zero, gains, jnp.array(False))
+        none = jnp.int32(0)
+        return cls(
+            radius=zero + LONGEST_STEP,
+            best=params,
+            elbos=unvisited,
+            usual=unvisited,
+            reference=unvisited,
+            fallen=none,
+            lower=none,
+            compared=none,
+            visits=none,
+            mean=zero,
+            squares=zero,
+            gains=gains,
+            broken=jnp.array(False),
+        )
 
     @property
     def rising(self) -> Float[Array, ""]:
         """What the ELBO surely gained lately, from one visit of a mini-batch to the next, in nats."""
         return self.gains.surely(self.elbos.shape[0])
 
-    def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""]) -> "Trust":
+    def approached(self, params: Params, batch: Int[Array, ""], elbo: Float[Array, ""]) -> "Trust":
+        """On the way to where memory begins, the newest parameters are the best."""
+        usual = self._usually(batch, elbo)
+        return self._replace(best=params, usual=usual, reference=usual)
+
+    def _usually(self, batch: Int[Array, ""], elbo: Float[Array, ""]) -> Float[Array, " batches"]:
+        rate = SMOOTHING if self.usual.shape[0] == 1 else 1.0
+        before = self.usual[batch]
+        return self.usual.at[batch].set(jnp.where(jnp.isfinite(before), before + rate * (elbo - before), elbo))
+
+    def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""], dim: int) -> "Trust":
         """Note the ELBO of a mini-batch under the present parameters."""
         gain = elbo - self.elbos[batch]
         known = jnp.isfinite(gain)
         visits = self.visits + known.astype(jnp.int32)
         difference = jnp.where(known, gain - self.mean, 0)
         mean = self.mean + difference / jnp.maximum(visits, 1)
+        fall = (self.reference[batch] - elbo) / dim  # NaN, and so no fall, where nothing is known
         return self._replace(
             elbos=self.elbos.at[batch].set(elbo),
+            usual=self._usually(batch, elbo),
+            fallen=jnp.where(fall > SUDDEN_FALL, self.fallen + 1, 0),
+            lower=self.lower + (fall > SLOW_FALL),
+            compared=self.compared + jnp.isfinite(fall),
             visits=visits,
             mean=mean,
             squares=self.squares + difference * jnp.where(known, gain - mean, 0),
@@ -102,6 +152,8 @@ class Trust(NamedTuple):
         fall = -self.mean / dim
         too_much = (fall > SUDDEN_FALL) | (pass_ended & (fall > SLOW_FALL))
         worse = too_much & (self.visits > 2) & (self.mean < -STANDARD_ERRORS * error)
+        mostly = (self.compared >= ENOUGH_RECORDS) & (self.lower > MOSTLY * self.compared)
+        worse |= (self.fallen >= CRASH) | (pass_ended & mostly)
         better = pass_ended & ~worse
         radius = jnp.where(worse, self.radius / 4, jnp.where(better, self.radius * 2, self.radius))
         ended = worse | better
@@ -110,12 +162,22 @@ class Trust(NamedTuple):
             best=jax.tree.map(lambda new, old: jnp.where(better, new, old), params, self.best),
             # After going back, mini-batches are compared with what they are there.
             elbos=jnp.where(worse, jnp.nan, self.elbos),
+            usual=jnp.where(worse, self.reference, self.usual),
+            reference=jnp.where(better, self.usual, self.reference),
+            fallen=jnp.where(ended, 0, self.fallen),
+            lower=jnp.where(ended, 0, self.lower),
+            compared=jnp.where(ended, 0, self.compared),
             visits=jnp.where(ended, 0, self.visits),
             mean=jnp.where(ended, 0, self.mean),
             squares=jnp.where(ended, 0, self.squares),
             gains=jax.tree.map(lambda old: jnp.where(worse, 0, old), self.gains),
             broken=worse,
         )
+
+    def limit(self, largest_change: float, pairs_per_dimension: Float[Array, ""]) -> Float[Array, ""]:
+        """By what factor a precision may change in a step: less than is usual while the region is small, or the pairs
+        are too few to tell a direction that is flat from one that they missed."""
+        return largest_change ** jnp.minimum(jnp.minimum(1, self.radius), pairs_per_dimension / ENOUGH_PAIRS)
 
     def shorten(self, step: Float[Array, " dim"], length: Float[Array, ""]) -> Float[Array, " dim"]:
         """The step, inside the region; ``length`` is its root mean square in standard deviations."""

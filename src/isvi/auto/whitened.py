@@ -77,11 +77,12 @@ class Curvature(NamedTuple):
     """Mean of s s'."""
     pairs: Float[Array, ""]
 
-    def precision(self, free: Bool[Array, "dim dim"]) -> Float[Array, "dim dim"]:
+    def precision(self, free: Bool[Array, "dim dim"], largest_change: Float[Array, ""]) -> Float[Array, "dim dim"]:
         """What the precision of q should become in the entries that it can choose: half way, in logarithms, to the
-        curvature. All the way can overshoot for ever: in a tail that steepens, a wider q sees more curvature."""
+        curvature, and in no direction more than this factor away. All the way can overshoot for ever: in a tail that
+        steepens, a wider q sees more curvature."""
         values, vectors = jnp.linalg.eigh(jnp.where(free, self.matrix, 0))
-        return (vectors * jnp.clip(values, LARGEST_CHANGE**-2, LARGEST_CHANGE**2) ** 0.5) @ vectors.T
+        return (vectors * jnp.clip(values, largest_change**-2, largest_change**2) ** 0.5) @ vectors.T
 
     def change(self, free: Bool[Array, "dim dim"]) -> Float[Array, ""]:
         """Nats per entry that q loses because its precision is not the curvature yet."""

@@ -21,7 +21,7 @@ from isvi.algorithms.base import Algorithm, Doubts, Promise
 from isvi.auto.curvature import tempered
 from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE, closest
 from isvi.auto.phases import Progress, Store, algorithm
-from isvi.auto.whitened import Root, Whitened, newton, regress
+from isvi.auto.whitened import LARGEST_CHANGE, Root, Whitened, newton, regress
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
@@ -128,7 +128,8 @@ class Whole:
         sds = jnp.sqrt(jnp.sum(factor**2, axis=1))
         own = own._replace(off=jnp.abs(factor @ step.step) / sds, doubt=curvature.sd_errors(factor))
         location = location + factor @ progress.trust.shorten(step.step, length)
-        factor = factor @ jnp.linalg.cholesky(jnp.linalg.inv(curvature.precision(free)))
+        most = progress.trust.limit(LARGEST_CHANGE, whitened.pairs / approximation.dim)
+        factor = factor @ jnp.linalg.cholesky(jnp.linalg.inv(curvature.precision(free, most)))
         done = left < self.tolerance * jnp.where(own.confined, PRECISION, 1)
         # With fewer pairs a direction may be missing that nothing points to.
         done &= whitened.pairs >= PAIRS_PER_DIMENSION * approximation.dim

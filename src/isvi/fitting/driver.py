@@ -181,6 +181,5 @@ def _diverged(outcome: Outcome) -> Status:
     return Status(
         "diverged",
         f"the model or the update was not finite {TOLERATED_FAILURES} times in a row, up to step {steps:,}; the last "
-        "good parameters were kept. Try a smaller learning rate, another initial value or a smaller initial_scale, "
-        "or look for an overflow in the log density.",
+        "good parameters were kept. Look for an overflow in the log density, or start elsewhere (initial, starts)",
     )

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optax
 
 from isvi.algorithms import AlgorithmOptions
@@ -23,8 +25,12 @@ from isvi.fitting.setup import Setup, prepare
 from isvi.model.binding import Bindable
 from isvi.model.model import Model
 from isvi.results.fit import Fit
+from isvi.results.status import Status
 
 log = logging.getLogger("isvi")
+
+DRAWS_TO_COMPARE = 50
+"""Passes over the data, for each of two ELBOs."""
 
 
 def fit(
@@ -151,6 +157,8 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | 
     if outcome.status.good:
         outcome.status = endless(setup.approximation, own) or outcome.status
     fit = _fit(setup, outcome, own)
+    if outcome.fell_back_at is not None and outcome.error is None:
+        fit = _no_worse(fit, _fit(setup, outcome, setup.own(outcome.start)))
     if folder is not None:
         _save(fit, folder / "fit.isvi")
     report.end(fit)
@@ -179,6 +187,15 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
         compile_seconds=outcome.compile_seconds,
         starts=tuple(outcome.starts),
     )
+
+
+def _no_worse(fit: Fit, before: Fit) -> Fit:
+    """What another method came to; or what there was before it, if that has the better ELBO."""
+    after, known = (one.elbo(DRAWS_TO_COMPARE).value for one in (fit, before))
+    if after >= known or not np.isfinite(known):
+        return fit
+    told = f"{fit.status.message}, which ended no better than it began: what there was before it is kept"
+    return replace(before, status=Status(fit.status.kind if fit.status.good else "budget", told))
 
 
 def _identity(setup: Setup) -> dict[str, Any]:

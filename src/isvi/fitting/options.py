@@ -25,6 +25,8 @@ ADAM_SCALE = 0.1
 ADAM_RATE = 0.05
 FALLBACK_RATE = 0.1
 """Of Adam where ``Auto`` hands over to it: posteriors with several modes, of which larger steps find better ones."""
+FALLBACK_RATE_FROM_THE_BEST = 0.01
+"""Where it goes on from the best of several starts: the mode is chosen, and a horseshoe throws long steps out of it."""
 AUTO_SCALE = 0.001
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -19,6 +20,11 @@ from isvi.fitting.starts import Starts
 from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")
+
+HANDED_OVER = (
+    "The posterior is too far from quadratic for Auto, which handed over to Adam after {gradients:,} model gradients: "
+    "look at fit.diagnose()"
+)
 
 
 def begin(setup: Setup, start: Params) -> Outcome:
@@ -65,6 +71,8 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
                 outcome = _fall_back(setup, outcome)
         if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
             outcome = drive(setup.fallback(outcome.fell_back_at), outcome)
+            told = f"{outcome.status.message}. {HANDED_OVER.format(gradients=outcome.fell_back_at)}"
+            outcome.status = replace(outcome.status, message=told)
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
     return outcome
@@ -78,12 +86,16 @@ def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopSt
 
 
 def _fall_back(setup: Setup, outcome: Outcome) -> Outcome:
-    """Start over with plain Adam, with what is left of the budget."""
-    log.info("the posterior is too far from quadratic for Auto; starting over with Adam")
+    """Start over with plain Adam, with what is left of the budget: from where the best of several starts led to; where
+    there was one only, from there again, as on mixtures any place that ``Auto`` came to is often worse than none. What
+    ``Auto`` had reached is kept, as the start, in case that Adam ends in a worse place."""
     spent = outcome.loop.state
+    log.info(HANDED_OVER.format(gradients=int(spent.gradients)))
     method = setup.fallback(int(spent.gradients))
-    loop = make_start(method, setup.dataset, setup.run_key)(setup.start_over(outcome.start))
+    loop = make_start(method, setup.dataset, setup.run_key)(
+        setup.start_over(spent.params if outcome.starts else outcome.start)
+    )
     state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
     outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
-    outcome.fell_back_at = int(spent.gradients)
+    outcome.fell_back_at, outcome.start = int(spent.gradients), spent.params
     return outcome

@@ -22,6 +22,7 @@ from isvi.families.base import Params
 from isvi.fitting.options import (
     ADAM_SCALE,
     FALLBACK_RATE,
+    FALLBACK_RATE_FROM_THE_BEST,
     Options,
     choose_budget,
     choose_family,
@@ -125,7 +126,8 @@ class Setup:
     def fallback(self, spent: int) -> Method:
         """Plain Adam, for what is left of the budget: where ``Auto`` had to take its steps back again and again."""
         estimator, algorithm = Reparameterization(), SGD()
-        optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, FALLBACK_RATE)
+        rate = FALLBACK_RATE if self.options.starts == 1 else FALLBACK_RATE_FROM_THE_BEST
+        optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, rate)
         return build(estimator.bind(self.target, self.approximation), algorithm, optimizer, self.dataset)
 
     def start(self, initial: Mapping[str, Any] | None = None) -> Params:
@@ -142,10 +144,10 @@ class Setup:
         return Starts.around(self.drawn_from, start, number, self.options.seed) if number > 1 else None
 
     def start_over(self, params: Params) -> Params:
-        """The start of the fallback: from where the run began, not from where ``Auto`` was, which on mixtures is
-        often a worse place than none."""
-        width = jnp.full(self.approximation.dim, ADAM_SCALE)
-        return self.approximation.init(self.drawn_from.location(params), width)
+        """The start of the fallback, around the mean of these parameters of the method's, and no wider than those."""
+        drawn_from = self.drawn_from
+        width = jnp.minimum(ADAM_SCALE, drawn_from.scale(params))
+        return self.approximation.init(drawn_from.location(params), width)
 
 
 def prepare(
