@@ -57,7 +57,8 @@ class Dataset:
         Args:
             data: dict or tuple of arrays with a common first axis, a DataFrame, one array, or None.
             batch_size: rows per mini-batch; None puts all rows into one.
-            shuffle_seed: seed of the assignment of rows to mini-batches; None keeps the rows' order.
+            shuffle_seed: seed of the assignment of rows to mini-batches; None keeps the rows' order, and so does a
+                single mini-batch.
         """
         if data is None:
             require(batch_size is None, ConfigurationError, "batch_size was given, but there is no data to batch.")

@@ -1,5 +1,6 @@
 """From what the user passed as data to mini-batches, in memory or not."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from isvi.data.arrays import checked_arrays
@@ -17,6 +18,17 @@ Data = Dataset | Stream
 def as_source(data: Any) -> Any:
     """Large memory-mapped arrays as a source; anything else as it is."""
     return from_maps(data) if not isinstance(data, Source) and is_large_map(data) else data
+
+
+def first_rows(data: Any, count: int) -> Any:
+    """The first rows of data that are not None, checked, in the order in which they came."""
+    if isinstance(data, Source):
+        return data.head(count)
+    if isinstance(data, Mapping):
+        data = {name: column[:count] for name, column in data.items()}
+    else:
+        data = tuple(column[:count] for column in data) if isinstance(data, tuple) else data[:count]
+    return checked_arrays(data)[0]
 
 
 def open_data(

@@ -26,6 +26,8 @@ from isvi.results.fit import Fit
 
 log = logging.getLogger("isvi")
 
+DEPENDENT_ROWS = "the log likelihood is not a sum over independent rows, and all of them were used at once"
+
 
 def fit(
     model: Model | Bindable,
@@ -41,6 +43,7 @@ def fit(
     initial: Mapping[str, Any] | None = None,
     initial_scale: float | None = None,
     seed: int = 0,
+    independent_rows: bool | None = None,
     progress: bool | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     callbacks: Sequence[Callback] = (),
@@ -67,6 +70,9 @@ def fit(
         initial_scale: standard deviation at the start, in the coordinates of the approximation: by default 0.1, or
             0.001 for ``Auto``, which finds the right one itself.
         seed: everything random follows from it: the same seed gives the same bits.
+        independent_rows: whether the log likelihood is a sum over the rows, so that they can be cut into mini-batches.
+            Found out by default, on the first rows; where they depend on each other, as in a time series, all are used
+            at once, in their order, and the status says so.
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
         checkpoint: a folder to save the run in about once a minute and at the end, so that :func:`isvi.resume` can
             go on with it; or a :class:`isvi.Checkpoint` to choose how often.
@@ -74,8 +80,8 @@ def fit(
 
     Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once.
     """
-    options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
-    setup = prepare(model, data, options, optimizer, num_samples)
+    options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed, independent_rows)
+    setup = prepare(model, data, options, optimizer, num_samples, initial)
     start = setup.start(initial)
     setup.check_start(start)
     report = reporters(progress, setup.budget, callbacks)
@@ -145,6 +151,8 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | 
     own = params if outcome.fell_back_at is not None else setup.own(params)
     if outcome.status.good:
         outcome.status = endless(setup.approximation, own) or outcome.status
+    if setup.options.independent_rows is False:
+        outcome.status = outcome.status.adding(DEPENDENT_ROWS)
     fit = _fit(setup, outcome, own)
     if folder is not None:
         _save(fit, folder / "fit.isvi")

@@ -37,6 +37,7 @@ class Options:
     budget: int | None = None
     initial_scale: float | None = None
     seed: int = 0
+    independent_rows: bool | None = None
 
 
 def choose_family(

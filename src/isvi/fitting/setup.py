@@ -15,7 +15,7 @@ from isvi.auto import Auto
 from isvi.auto.dense import Dense, closest
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
-from isvi.data.opening import Data, open_data
+from isvi.data.opening import Data
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, approximate
 from isvi.families.base import Params
@@ -30,9 +30,10 @@ from isvi.fitting.options import (
     default_optimizer,
     rows_at_once,
 )
-from isvi.fitting.start import start_params
+from isvi.fitting.start import given_values, start_params
 from isvi.model.binding import Bindable, bind, make_target
-from isvi.model.checks import DRAWS, Trial, check_model
+from isvi.model.checks import DRAWS, Trial
+from isvi.model.cutting import cut
 from isvi.model.model import Model
 from isvi.model.target import Target
 
@@ -147,6 +148,7 @@ def prepare(
     options: Options,
     optimizer: optax.GradientTransformation | None = None,
     num_samples: int | None = None,
+    initial: Mapping[str, Any] | None = None,
 ) -> Setup:
     """Check the model, the data and the choices against each other, and make the open ones."""
     model, data, batch_size = bind(model, data, options.batch_size)
@@ -154,10 +156,18 @@ def prepare(
     family = choose_family(options.family, model.latents, own_method)
     approximation = approximate(family, model.latents)
     algorithm, estimator = choose_method(approximation, options.algorithm, options.estimator, optimizer, num_samples)
-    dataset = open_data(data, batch_size, options.seed, rows_at_once(algorithm, approximation.dim))
-    check_model(model, dataset.first)
+    few_rows = rows_at_once(algorithm, approximation.dim)
+    independent, around = options.independent_rows, given_values(model, initial)
+    dataset, independent = cut(model, data, batch_size, options.seed, few_rows, independent=independent, around=around)
     budget = choose_budget(options.budget, dataset, estimator)
-    cut = None if data is None else dataset.batch_size
-    decided = replace(options, family=family, algorithm=algorithm, estimator=estimator, batch_size=cut, budget=budget)
+    decided = replace(
+        options,
+        family=family,
+        algorithm=algorithm,
+        estimator=estimator,
+        batch_size=None if data is None else dataset.batch_size,
+        budget=budget,
+        independent_rows=independent,
+    )
     target = make_target(model, approximation.coordinates)
     return Setup(decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget)

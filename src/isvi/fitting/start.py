@@ -29,7 +29,7 @@ def start_params(
         ConfigurationError,
         f"initial_scale must be a positive number; got {initial_scale!r}.",
     )
-    given = _given_values(model, initial)
+    given = given_values(model, initial)
 
     @compiled_once
     def located(key: PRNGKeyArray, given: dict[str, Array]) -> Array:
@@ -54,7 +54,7 @@ def start_params(
     return compiled_once(approximation.init)(location, np.full_like(location, initial_scale))
 
 
-def _given_values(model: Model, initial: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+def given_values(model: Model, initial: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
     """The initial values that the user gave, by latent."""
     given = dict(initial or {})
     if given and model.unreport is not None:
