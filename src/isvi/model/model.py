@@ -34,6 +34,8 @@ class Model:
         unreport: the way back, for initial values that the user gives in that space.
         predict: ``predict(draws, data, seed) -> dict`` of posterior predictive draws; ``data`` None means the
             rows that were fitted.
+        infer_discrete: the same, of discrete latents that the densities sum out: from their posterior, given the
+            draws and the observations.
         dims: names of the axes of what is reported, by latent, for ArviZ.
         coords: labels along these axes.
         groups: further groups of the DataTree, such as ``{"observed_data": {...}}``.
@@ -53,6 +55,7 @@ class Model:
     report: Report | None = None
     unreport: Unreport | None = None
     predict: Predict | None = None
+    infer_discrete: Predict | None = None
     dims: Mapping[str, Sequence[str]] | None = None
     coords: Mapping[str, Sequence[Any]] | None = None
     groups: Mapping[str, Mapping[str, Any]] | None = None

@@ -12,7 +12,8 @@ from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.data.arrays import checked_arrays
 from isvi.data.opening import DEFAULT_BATCH_SIZE
 from isvi.data.source import Source
-from isvi.frontends.numpyro.dependence import depending_on_rows
+from isvi.frontends.numpyro.dependence import depending_on_discrete, depending_on_rows
+from isvi.frontends.numpyro.enumeration import check_enumerable
 from isvi.frontends.numpyro.exported import ExportedModel
 from isvi.frontends.numpyro.rows import ArrayRows, NoRows, PlateRows, SourceRows
 from isvi.frontends.numpyro.sites import subsampled_plates
@@ -65,7 +66,10 @@ class NumpyroModel(ModelFunction):
         if plates:
             ((name, (size, subsample_size)),) = plates.items()
             return _bind_rows(self, PlateRows(name, size), batch_size or subsample_size)
-        return Bound(ExportedModel(TracedModel(self, NoRows(), 1), frozenset()).model(), None, batch_size)
+        traced = TracedModel(self, NoRows(), 1)
+        if traced.discrete_sites:
+            check_enumerable(traced)
+        return Bound(ExportedModel(traced, frozenset()).model(), None, batch_size)
 
 
 def _bind_rows(source: ModelFunction, rows: ArrayRows | SourceRows | PlateRows, batch_size: int | None) -> Bound:
@@ -92,6 +96,9 @@ def _bind_rows(source: ModelFunction, rows: ArrayRows | SourceRows | PlateRows, 
         "No observed site of the NumPyro model depends on the data. Pass the observations as obs=..., and the data "
         "under the names of the model's arguments.",
     )
+    if traced.discrete_sites:
+        check_enumerable(traced)
+        likelihood |= depending_on_discrete(traced)
     data = rows.source if isinstance(rows, SourceRows) else rows.data
     return Bound(ExportedModel(traced, frozenset(likelihood)).model(), data, batch_size)
 
