@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
-from numpyro.infer import Predictive
+from numpyro.infer import Predictive, init_to_median, init_to_value
 from numpyro.infer.autoguide import (
     AutoDiagonalNormal,
     AutoLowRankMultivariateNormal,
@@ -264,3 +264,35 @@ def test_svi_refuses_other_guides() -> None:
 def test_plain_models_pass_through() -> None:
     model = isvi.Model({"a": isvi.real()}, lambda z: -(z["a"] ** 2))
     assert bind(model, None, None) == Bound(model, None, None)
+
+
+def test_numpyros_strategies_say_where_to_start() -> None:
+    def model(y: Any) -> None:
+        top = numpyro.sample("top", dist.LogNormal(0, 0.1))
+        numpyro.sample("below", dist.Uniform(0, top))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(top, 1), obs=y)
+
+    bound = isvi.from_numpyro(model).bind({"y": DATA["y"]}).model
+    assert bound.initial is not None
+    assert bound.initial(None) == {}
+    named = bound.initial(init_to_value(values={"top": 4.0, "below": 1.0}))
+    assert named["top"] == 4.0
+    assert float(named["below_unconstrained"]) == pytest.approx(np.log(0.25 / 0.75), rel=1e-5)
+    # The median of 15 draws of a log-normal of width 0.1 is within 6 of its sds, 0.03, of 1.
+    assert float(bound.initial(init_to_median())["top"]) == pytest.approx(1.0, abs=0.2)
+    assert float(bound.initial(init_to_median)["top"]) == pytest.approx(1.0, abs=0.2)
+    fit = isvi.fit(
+        isvi.from_numpyro(model), {"y": DATA["y"]}, initial=init_to_value(values={"top": 4.0}), budget=2, progress=False
+    )
+    assert fit.mean()["top"] == pytest.approx(4.0, rel=0.5)
+    guide = AutoNormal(model, init_loc_fn=init_to_value(values={"top": 4.0, "below": 1.0}))
+    svi = SVI(model, guide)
+    assert svi._options["initial"] is guide.init_loc_fn
+    assert "initial" not in SVI(model, AutoNormal(model))._options
+
+
+def test_other_models_take_values_only() -> None:
+    plain = isvi.Model({"a": isvi.real()}, lambda z: -0.5 * z["a"] ** 2)
+    with pytest.raises(isvi.ConfigurationError, match="initial must be a dict"):
+        isvi.fit(plain, initial=init_to_median())

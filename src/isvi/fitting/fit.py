@@ -1,7 +1,7 @@
 """``isvi.fit``: from a model and data to an approximation of the posterior; ``isvi.resume``: going on with one."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def fit(
     batch_size: int | None = None,
     num_samples: int | None = None,
     budget: int | None = None,
-    initial: Mapping[str, Any] | None = None,
+    initial: Mapping[str, Any] | Callable | None = None,
     initial_scale: float | None = None,
     seed: int = 0,
     independent_rows: bool | None = None,
@@ -66,7 +66,9 @@ def fit(
             with at most 100 entries of latents: no more than 10,000).
         num_samples: draws per record; shorthand for the estimator's option of that name.
         budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
-        initial: constrained values at which to start, by latent; others start near the image of 0.
+        initial: constrained values at which to start, by latent; others start near the image of 0. For a NumPyro model
+            also one of NumPyro's strategies, such as ``init_to_median()``; a PyMC model's ``initval`` are taken
+            unless others are given.
         initial_scale: standard deviation at the start, in the coordinates of the approximation: by default 0.1, or
             0.001 for ``Auto``, which finds the right one itself.
         seed: everything random follows from it: the same seed gives the same bits.

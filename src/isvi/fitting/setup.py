@@ -127,7 +127,7 @@ class Setup:
         optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, FALLBACK_RATE)
         return build(estimator.bind(self.target, self.approximation), algorithm, optimizer, self.dataset)
 
-    def start(self, initial: Mapping[str, Any] | None = None) -> Params:
+    def start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
         """Variational parameters around the initial values."""
         scale = choose_scale(self.options.initial_scale, self.algorithm)
         params = start_params(self.keys[0], self.approximation, self.model, initial, scale)
@@ -148,7 +148,7 @@ def prepare(
     options: Options,
     optimizer: optax.GradientTransformation | None = None,
     num_samples: int | None = None,
-    initial: Mapping[str, Any] | None = None,
+    initial: Mapping[str, Any] | Callable | None = None,
 ) -> Setup:
     """Check the model, the data and the choices against each other, and make the open ones."""
     model, data, batch_size = bind(model, data, options.batch_size)

@@ -43,6 +43,7 @@ class ExportedModel:
             report=self.report if self._reported else None,
             predict=self.predict,
             infer_discrete=self.infer_discrete if self.traced.discrete_sites else None,
+            initial=self.traced.initial,
         )
 
     def log_prior(self, values: dict[str, Array]) -> Array:

@@ -15,6 +15,7 @@ from numpyro.primitives import Messenger
 
 from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent, real
+from isvi.frontends.numpyro.modules import check_params
 from isvi.frontends.numpyro.rows import Rows
 from isvi.frontends.numpyro.sites import (
     UNCONSTRAINED,
@@ -112,13 +113,7 @@ class TracedModel:
     @cached_property
     def latents(self) -> dict[str, Latent]:
         """The latents that stand for the latent sites, in the model's order."""
-        for name, site in self.sites.items():
-            require(
-                site["type"] != "param",
-                ModelError,
-                f"numpyro.param({name!r}) asks for an optimum, not a posterior. Give it a prior with "
-                "numpyro.sample, or pass its value as a constant.",
-            )
+        check_params(self.sites)
         latents = dict(self._latent(name, site) for name, site in self.latent_sites.items())
         require(len(latents) > 0, ModelError, "The NumPyro model has no continuous latent sites: nothing to fit.")
         return latents
@@ -133,6 +128,20 @@ class TracedModel:
             return name + UNCONSTRAINED, real(*transform.inverse_shape(shape), flat_prior=True)
         # The site states its prior itself, also where that is flat.
         return name, Latent(tuple(shape), support, transform, flat_prior=True)
+
+    def initial(self, given: Any) -> dict[str, Any]:
+        """Where to start: values by latent, or what one of NumPyro's strategies (``init_to_median()``) says."""
+        if not callable(given):
+            return dict(given or {})
+        # A trace with random draws: strategies that look at the prior ask the seed for keys.
+        sites = self.trace(self.template(), handlers.substitute(substitute_fn=given))
+        values = {name: sites[name]["value"] for name in self.latent_sites}
+        return {
+            name + UNCONSTRAINED if name in self.moving else name: (
+                biject_to(sites[name]["fn"].support).inv(value) if name in self.moving else value
+            )
+            for name, value in values.items()
+        }
 
     def places(self, values: dict[str, Array], jacobians: dict[str, Array]) -> list[Messenger]:
         """What puts the latents' values at their sites, and the Jacobians of moving supports into a dict."""
