@@ -173,7 +173,8 @@ class Fit:
             "model_gradients": self.gradients,
             "status": str(self.status),
         }
-        groups = {"posterior": posterior, **(self.model.groups or {})}
+        more = self.model.groups() if callable(self.model.groups) else self.model.groups
+        groups = {"posterior": posterior, **(more or {})}
         known = {name for group in groups.values() for name in group}
         dims = {name: list(axes) for name, axes in (self.model.dims or {}).items() if name in known}
         return arviz_base.from_dict(groups, attrs={"posterior": attributes}, dims=dims, coords=self.model.coords)

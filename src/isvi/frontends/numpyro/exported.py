@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import Parameter, signature
 from typing import Any
 
@@ -17,6 +17,7 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.data.arrays import checked_arrays
 from isvi.frontends.numpyro.dependence import depending_on_rows
 from isvi.frontends.numpyro.enumeration import discrete_draws, marginal_log_density
+from isvi.frontends.numpyro.labels import dims, groups
 from isvi.frontends.numpyro.rows import ArrayRows, NoRows, SourceRows
 from isvi.frontends.numpyro.traced import TracedModel
 from isvi.model.model import Model
@@ -44,6 +45,8 @@ class ExportedModel:
             predict=self.predict,
             infer_discrete=self.infer_discrete if self.traced.discrete_sites else None,
             initial=self.traced.initial,
+            dims=dims(self.traced),
+            groups=partial(groups, self.traced),
         )
 
     def log_prior(self, values: dict[str, Array]) -> Array:
