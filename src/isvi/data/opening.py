@@ -28,19 +28,24 @@ def first_rows(data: Any, count: int) -> Any:
         data = {name: column[:count] for name, column in data.items()}
     else:
         data = tuple(column[:count] for column in data) if isinstance(data, tuple) else data[:count]
-    return checked_arrays(data)[0]
+    return checked_arrays(data, missing=True)[0]
 
 
 def open_data(
-    data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0, few_rows: int = DEFAULT_BATCH_SIZE
+    data: Any,
+    batch_size: int | None = None,
+    shuffle_seed: int | None = 0,
+    few_rows: int = DEFAULT_BATCH_SIZE,
+    missing: bool = False,
 ) -> Data:
-    """Cut data into mini-batches, by default of 1,000 rows; up to ``few_rows`` in memory are one mini-batch."""
+    """Cut data into mini-batches, by default of 1,000 rows; up to ``few_rows`` in memory are one mini-batch. Values in
+    memory may be NaN if they may be ``missing``."""
     data = as_source(data)
     if data is None:
         return Dataset.from_arrays(None, batch_size)
     if isinstance(data, Source):
         return Stream(data, min(data.num_rows, DEFAULT_BATCH_SIZE) if batch_size is None else batch_size, shuffle_seed)
     if batch_size is None:
-        _, rows = checked_arrays(data)
+        _, rows = checked_arrays(data, missing)
         batch_size = rows if rows <= few_rows else min(rows, DEFAULT_BATCH_SIZE)
-    return Dataset.from_arrays(data, batch_size, shuffle_seed)
+    return Dataset.from_arrays(data, batch_size, shuffle_seed, missing)

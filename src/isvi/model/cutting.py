@@ -10,6 +10,7 @@ from isvi.data.npy import RESIDENT_BYTES
 from isvi.data.opening import DEFAULT_BATCH_SIZE, Data, first_rows, open_data
 from isvi.data.source import Source
 from isvi.model.checks import check_model
+from isvi.model.missing import check_missing
 from isvi.model.model import Model
 from isvi.model.rows_check import ROWS, dependence
 
@@ -36,15 +37,17 @@ def cut(
     Returns:
         The data, and whether the rows are independent; None where that did not matter.
     """
-    dataset = open_data(data, batch_size, shuffle_seed, few_rows)
+    around = around or {}
+    dataset = open_data(data, batch_size, shuffle_seed, few_rows, missing=True)
     alone = dataset.num_batches == 1
     looked_at = max(2, min(dataset.batch_size, ROWS))
     # Before a window is read: a loader gives out its rows to one reader at a time.
     rows = first_rows(data, looked_at) if independent is None and not alone else None
     check_model(model, dataset.first)
+    check_missing(model, data, alone, around)
     if alone or independent:
         return dataset, independent
-    found = None if rows is None else dependence(model, rows, around or {})
+    found = None if rows is None else dependence(model, rows, around)
     if independent is None and found is None:
         return dataset, True
     dataset.release()
@@ -61,7 +64,7 @@ def cut(
 def _at_once(data: Any, why: str) -> Dataset:
     """All rows as one mini-batch."""
     if not isinstance(data, Source):
-        return Dataset.from_arrays(data)
+        return Dataset.from_arrays(data, missing=True)
     size = data.num_rows * data.row_bytes
     require(
         size <= RESIDENT_BYTES,

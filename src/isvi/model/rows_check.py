@@ -69,6 +69,11 @@ def dependence(model: Model, rows: Any, around: Values) -> str | None:
     return _difference(found, count, ROUGH) if exactly is None else _difference(exactly, count, EXACT)
 
 
+def first_draw(model: Model, around: Values) -> dict[str, Array]:
+    """Constrained values next to where a fit starts."""
+    return jax.tree.map(lambda values: values[0], _placed(model.latents, around, _noise(model.latents)))
+
+
 def _difference(found: Compared, count: int, tolerance: float) -> str | None:
     """The largest difference beyond what rounding explains, in words."""
     with np.errstate(invalid="ignore"):

@@ -54,7 +54,7 @@ class NumpyroModel(ModelFunction):
             batch_size = min(data.num_rows, DEFAULT_BATCH_SIZE) if batch_size is None else batch_size
             return _bind_rows(self, SourceRows(data, data.head(batch_size)), batch_size)
         if data is not None:
-            arrays, size = checked_arrays(data)
+            arrays, size = checked_arrays(data, missing=True)
             return _bind_rows(self, ArrayRows(arrays, size), batch_size)
         plates = subsampled_plates(self.function, self.args, self.kwargs)
         require(

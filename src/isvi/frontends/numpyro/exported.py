@@ -115,7 +115,7 @@ class ExportedModel:
             "New rows can be predicted where the data were passed to isvi.fit. Here they were bound to the model: "
             "build it again with isvi.from_numpyro(model) and fit with isvi.fit(model, data).",
         )
-        return jax.tree.map(jnp.asarray, checked_arrays(data)[0])
+        return jax.tree.map(jnp.asarray, checked_arrays(data, missing=True)[0])
 
     def _left_out(self, named: Mapping[str, Any]) -> dict[str, None]:
         """Columns that were fitted but are not among the new rows, such as the outcome: passed as None."""
