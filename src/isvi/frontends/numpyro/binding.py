@@ -15,9 +15,10 @@ from isvi.data.source import Source
 from isvi.frontends.numpyro.dependence import depending_on_discrete, depending_on_rows
 from isvi.frontends.numpyro.enumeration import check_enumerable
 from isvi.frontends.numpyro.exported import ExportedModel
+from isvi.frontends.numpyro.function import ModelFunction
 from isvi.frontends.numpyro.rows import ArrayRows, NoRows, PlateRows, SourceRows
 from isvi.frontends.numpyro.sites import subsampled_plates
-from isvi.frontends.numpyro.traced import ModelFunction, TracedModel
+from isvi.frontends.numpyro.traced import TracedModel
 from isvi.model.binding import Bound
 
 

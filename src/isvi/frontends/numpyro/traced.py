@@ -1,6 +1,6 @@
 """A NumPyro model function together with its rows: its sites, its latents, and the log density of every site."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from numpyro.primitives import Messenger
 
 from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent, real
+from isvi.frontends.numpyro.function import ModelFunction
 from isvi.frontends.numpyro.modules import check_params
 from isvi.frontends.numpyro.rows import Rows
 from isvi.frontends.numpyro.sites import (
@@ -26,28 +27,6 @@ from isvi.frontends.numpyro.sites import (
     same_support,
     within,
 )
-
-UNKNOWN_YET = (
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.ConcretizationTypeError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
-"""What JAX raises where a program must know a number while it is traced."""
-
-
-@dataclass(frozen=True)
-class ModelFunction:
-    """What the user gave.
-
-    Attributes:
-        function: the model function.
-        args, kwargs: the arguments that are always passed.
-    """
-
-    function: Callable
-    args: tuple
-    kwargs: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -79,23 +58,9 @@ class TracedModel:
                 # The seed comes last: what places values may ask it for keys.
                 for handler in (self.rows.plates(rows), *places, handlers.seed(rng_seed=0)):
                     stack.enter_context(handler)
-                self._called(*more, **named)
+                self.source(*more, **named)
 
         return run
-
-    def _called(self, *more: Any, **named: Any) -> None:
-        """Call the function, with what it was bound to in today's precision: next to latents in double precision,
-        floats of the data in single precision would clash wherever JAX wants one type, as in a scan."""
-        args, kwargs = jax.tree.map(_in_precision, (self.source.args, dict(self.source.kwargs)))
-        try:
-            self.source.function(*args, *more, **{**kwargs, **named})
-        except UNKNOWN_YET as error:
-            raise ModelError(
-                "The NumPyro model needs to know numbers that JAX has not computed yet: by NumPy (np.unique, np.max), "
-                "int() or `if`, of the data or of latents. Compute what is about all rows beforehand and bind it in "
-                "from_numpyro, isvi.from_numpyro(model, num_groups=8); write the rest with jax.numpy. JAX said: "
-                + str(error).splitlines()[0]
-            ) from error
 
     def template(self, num_rows: int | None = None) -> Any:
         """Some rows, where only their number matters."""
@@ -199,8 +164,3 @@ class TracedModel:
             if site["type"] == "deterministic" or name in jacobians:
                 reported[name] = site["value"]
         return terms, reported
-
-
-def _in_precision(leaf: Any) -> Any:
-    floats = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
-    return leaf.astype(jnp.result_type(float)) if floats else leaf
