@@ -370,3 +370,43 @@ def test_plates_and_observed_data_are_in_the_tree() -> None:
     tree = isvi.fit(isvi.from_numpyro(vectors, DATA["y"]), budget=4, progress=False).to_datatree(num_samples=7)
     assert tree.posterior["pair"].dims == ("chain", "draw", "pairs", "pair_dim_1")
     assert list(tree.observed_data) == ["y"]
+
+
+def lagged(x: Any, y: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(slope * y[:-1], 1), obs=y[1:])
+
+
+def scanned(x: Any, y: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+
+    def step(before: Any, now: Any) -> tuple[Any, None]:
+        numpyro.sample("y", dist.Normal(slope * before, 1), obs=now)
+        return now, None
+
+    scan(step, jnp.zeros_like(slope), y)
+
+
+def smooth(x: Any, y: Any) -> None:
+    length = numpyro.sample("length", dist.LogNormal(0, 1))
+    covariance = jnp.exp(-((x[:, None] - x) ** 2) / length) + 0.1 * jnp.eye(len(x))
+    numpyro.sample("y", dist.MultivariateNormal(jnp.zeros(len(x)), covariance), obs=y)
+
+
+def straight(x: Any, y: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+
+
+def picked() -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", N, subsample_size=6) as index:
+        numpyro.sample("y", dist.Normal(slope * ROWS["x"][index], 1), obs=ROWS["y"][index])
+
+
+@pytest.mark.parametrize(("model", "batches"), [(lagged, 1), (scanned, 1), (smooth, 1), (straight, 4), (picked, 4)])
+def test_rows_that_depend_on_each_other_are_not_cut(model: Callable, batches: int) -> None:
+    data = {} if model is picked else {"data": {"x": DATA["x"], "y": DATA["y"]}, "batch_size": 6}
+    fit = isvi.fit(isvi.from_numpyro(model), **data, budget=4, progress=False)
+    assert fit.dataset.num_batches == batches
