@@ -7,7 +7,7 @@ import pytest
 from test_readme import numbers, run_blocks, words
 
 PAGES = Path(__file__).parents[2] / "docs" / "frontends"
-NEEDS = {"numpyro": (), "gradient": (), "pymc": ("pymc",), "stan": ("httpstan",)}
+NEEDS = {"numpyro": (), "enumerate": ("funsor",), "gradient": (), "pymc": ("pymc",), "stan": ("httpstan",)}
 
 
 def test_every_page_is_tested() -> None:

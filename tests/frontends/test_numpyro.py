@@ -10,7 +10,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
-from numpyro.infer import Predictive
+from numpyro.contrib.control_flow import scan
+from numpyro.infer import Predictive, init_to_median, init_to_value
 from numpyro.infer.autoguide import (
     AutoDiagonalNormal,
     AutoLowRankMultivariateNormal,
@@ -196,10 +197,10 @@ def unobserved(y: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (discrete, "'kind' is discrete.*MixtureSameFamily"),
+        (discrete, "no continuous latent sites"),
         (with_param, "numpyro.param\\('centre'\\)"),
         (unobserved, "No observed site"),
-        (lambda y: numpyro.sample("y", dist.Normal(0, 1), obs=y), "no latent sites"),
+        (lambda y: numpyro.sample("y", dist.Normal(0, 1), obs=y), "no continuous latent sites"),
     ],
 )
 def test_refused_with_advice(model: Callable, message: str) -> None:
@@ -264,3 +265,148 @@ def test_svi_refuses_other_guides() -> None:
 def test_plain_models_pass_through() -> None:
     model = isvi.Model({"a": isvi.real()}, lambda z: -(z["a"] ** 2))
     assert bind(model, None, None) == Bound(model, None, None)
+
+
+def test_numpyros_strategies_say_where_to_start() -> None:
+    def model(y: Any) -> None:
+        top = numpyro.sample("top", dist.LogNormal(0, 0.1))
+        numpyro.sample("below", dist.Uniform(0, top))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(top, 1), obs=y)
+
+    bound = isvi.from_numpyro(model).bind({"y": DATA["y"]}).model
+    assert bound.initial is not None
+    assert bound.initial(None) == {}
+    named = bound.initial(init_to_value(values={"top": 4.0, "below": 1.0}))
+    assert named["top"] == 4.0
+    assert float(named["below_unconstrained"]) == pytest.approx(np.log(0.25 / 0.75), rel=1e-5)
+    # The median of 15 draws of a log-normal of width 0.1 is within 6 of its sds, 0.03, of 1.
+    assert float(bound.initial(init_to_median())["top"]) == pytest.approx(1.0, abs=0.2)
+    assert float(bound.initial(init_to_median)["top"]) == pytest.approx(1.0, abs=0.2)
+    fit = isvi.fit(
+        isvi.from_numpyro(model), {"y": DATA["y"]}, initial=init_to_value(values={"top": 4.0}), budget=2, progress=False
+    )
+    assert fit.mean()["top"] == pytest.approx(4.0, rel=0.5)
+    guide = AutoNormal(model, init_loc_fn=init_to_value(values={"top": 4.0, "below": 1.0}))
+    svi = SVI(model, guide)
+    assert svi._options["initial"] is guide.init_loc_fn
+    assert "initial" not in SVI(model, AutoNormal(model))._options
+
+
+def test_other_models_take_values_only() -> None:
+    plain = isvi.Model({"a": isvi.real()}, lambda z: -0.5 * z["a"] ** 2)
+    with pytest.raises(isvi.ConfigurationError, match="initial must be a dict"):
+        isvi.fit(plain, initial=init_to_median())
+
+
+@pytest.mark.parametrize(
+    "count",
+    [lambda group: len(np.unique(group)), lambda group: int(max(group)) + 1, lambda group: group[group > 1].size],
+)
+def test_numbers_that_are_not_known_yet_are_to_be_bound(count: Callable) -> None:
+    def model(group: Any, y: Any = None, num_groups: int | None = None) -> None:
+        with numpyro.plate("groups", num_groups or count(group)):
+            level = numpyro.sample("level", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(level[0], 1), obs=y)
+
+    data = {"group": np.sort(DATA["group"]), "y": DATA["y"]}
+    with pytest.raises(isvi.ModelError, match=r"np.unique(?s:.*)bind it in from_numpyro"):
+        isvi.fit(isvi.from_numpyro(model), data)
+    fit = isvi.fit(isvi.from_numpyro(model, num_groups=J), data, budget=4, progress=False)
+    assert fit.mean()["level"].shape == (J,)
+
+
+def test_forecasts_are_evaluated_in_double_precision() -> None:
+    """A series that is conditioned on its past, and goes on: next to draws of the future in double precision, numbers
+    of the data in single precision would clash."""
+
+    def smoothing(y: Any, future: int = 0) -> None:
+        rate = numpyro.sample("rate", dist.Beta(1, 1))
+        start = numpyro.sample("start", dist.Normal(0, 1))
+
+        def step(level: Any, t: Any) -> tuple[Any, Any]:
+            seen = numpyro.sample("seen", dist.Normal(level, 0.5))
+            return jnp.where(t < len(y), level + rate * (y[t] - level), level), seen
+
+        with handlers.condition(data={"seen": y}):
+            _, seen = scan(step, start, jnp.arange(len(y) + future))
+        if future:
+            numpyro.deterministic("forecast", seen[-future:])
+
+    fit = isvi.fit(isvi.from_numpyro(smoothing, DATA["y"], future=4), budget=200, progress=False)
+    assert np.isfinite(fit.diagnose(100).elbo.value)
+
+
+def test_deterministic_sites_do_not_count_in_the_verdict() -> None:
+    """The reciprocal of a normal variable around 0 has no mean; the variable itself is fitted exactly."""
+
+    def model(y: Any) -> None:
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.deterministic("reciprocal", 1 / mean)
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    fit = isvi.fit(isvi.from_numpyro(model), {"y": np.zeros(3)}, progress=False)
+    found = fit.diagnose()
+    assert found.verdict == "good", str(found)
+    assert found.entries.names == ["mean"]
+    assert "reciprocal" in fit.mean()
+
+
+def test_plates_and_observed_data_are_in_the_tree() -> None:
+    fit = isvi.fit(isvi.from_numpyro(hierarchical), DATA, batch_size=5, budget=4, progress=False)
+    tree = fit.to_datatree(num_samples=7)
+    assert tree.posterior["level"].dims == ("chain", "draw", "groups")
+    assert tree.posterior["slope"].dims == ("chain", "draw")
+    assert tree.observed_data["y"].dims == ("rows",)
+    np.testing.assert_allclose(tree.observed_data["y"], DATA["y"], rtol=1e-6)
+
+    def vectors(y: Any) -> None:
+        with numpyro.plate("pairs", 3):
+            pair = numpyro.sample("pair", dist.Dirichlet(jnp.ones(2)))
+        numpyro.factor("soft", -jnp.sum(pair**2))
+        numpyro.sample("y", dist.Normal(pair[0, 0], 1).expand([len(y)]), obs=y)
+
+    tree = isvi.fit(isvi.from_numpyro(vectors, DATA["y"]), budget=4, progress=False).to_datatree(num_samples=7)
+    assert tree.posterior["pair"].dims == ("chain", "draw", "pairs", "pair_dim_1")
+    assert list(tree.observed_data) == ["y"]
+
+
+def lagged(x: Any, y: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(slope * y[:-1], 1), obs=y[1:])
+
+
+def scanned(x: Any, y: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+
+    def step(before: Any, now: Any) -> tuple[Any, None]:
+        numpyro.sample("y", dist.Normal(slope * before, 1), obs=now)
+        return now, None
+
+    scan(step, jnp.zeros_like(slope), y)
+
+
+def smooth(x: Any, y: Any) -> None:
+    length = numpyro.sample("length", dist.LogNormal(0, 1))
+    covariance = jnp.exp(-((x[:, None] - x) ** 2) / length) + 0.1 * jnp.eye(len(x))
+    numpyro.sample("y", dist.MultivariateNormal(jnp.zeros(len(x)), covariance), obs=y)
+
+
+def straight(x: Any, y: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+
+
+def picked() -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", N, subsample_size=6) as index:
+        numpyro.sample("y", dist.Normal(slope * ROWS["x"][index], 1), obs=ROWS["y"][index])
+
+
+@pytest.mark.parametrize(("model", "batches"), [(lagged, 1), (scanned, 1), (smooth, 1), (straight, 4), (picked, 4)])
+def test_rows_that_depend_on_each_other_are_not_cut(model: Callable, batches: int) -> None:
+    data = {} if model is picked else {"data": {"x": DATA["x"], "y": DATA["y"]}, "batch_size": 6}
+    fit = isvi.fit(isvi.from_numpyro(model), **data, budget=4, progress=False)
+    assert fit.dataset.num_batches == batches

@@ -117,3 +117,72 @@ def test_refused_with_advice() -> None:
         isvi.from_pymc(model).bind({"y": Y})
     with pytest.raises(isvi.ConfigurationError, match=r"No pm\.Data containers"):
         isvi.from_pymc(model, data=["nothing"]).bind()
+
+
+def test_initial_values_are_where_the_fit_starts() -> None:
+    """Numbers and words, of variables with and without a transform, and with a moving support."""
+    with pm.Model() as model:
+        centre = pm.Normal("centre", 0, 5, initval=3.0)
+        scale = pm.HalfNormal("scale", 1, initval=0.2)
+        pm.Uniform("below", 0, scale, initval=0.15)
+        pm.Dirichlet("shares", np.ones(3), initval=np.array([0.2, 0.3, 0.5]))
+        pm.HalfNormal("drawn", 1, initval="prior")
+        pm.Exponential("open", 1)
+        pm.Normal("y", centre, scale, observed=np.linspace(-1, 1, 10))
+    bound = isvi.from_pymc(model).bind().model
+    initial = bound.initial(None)
+    assert set(initial) == {"centre", "scale", "below_interval__", "shares", "drawn"}
+    assert initial["centre"] == pytest.approx(3.0)
+    assert initial["scale"] == pytest.approx(0.2)
+    assert initial["shares"] == pytest.approx([0.2, 0.3, 0.5])
+    assert initial["below_interval__"] == pytest.approx(np.log(0.15 / 0.05), rel=1e-5)
+    assert bound.initial({"centre": -1.0})["centre"] == -1.0
+    assert model.rvs_to_initial_values[model["centre"]] == 3.0, "the model stays as it was"
+    fit = isvi.fit(isvi.from_pymc(model), budget=2, progress=False)
+    assert fit.mean()["centre"] == pytest.approx(3.0, abs=1.0)
+
+
+def test_pymcs_own_mini_batches_and_simulators_are_refused_with_advice() -> None:
+    x = np.linspace(-1, 1, 100)
+    with pm.Model() as minibatch:
+        some_x, some_y = pm.Minibatch(x, 2 * x, batch_size=10)
+        pm.Normal("y", pm.Normal("slope", 0, 5) * some_x, 1, observed=some_y, total_size=100)
+    with pytest.raises(isvi.ModelError, match=r"\['y'\](?s:.*)pm.Minibatch(?s:.*)pm.Data\('x', x\)"):
+        isvi.from_pymc(minibatch).bind()
+    with pm.Model() as simulator:
+        mean = pm.Normal("mean", 0, 5)
+        pm.Simulator("s", lambda rng, mean, size=None: rng.normal(mean, 1, size=100), mean, observed=x)
+    with pytest.raises(isvi.ModelError, match=r"pm.Simulator(?s:.*)isvi.from_gradient"):
+        isvi.from_pymc(simulator).bind()
+
+
+def test_a_black_box_names_the_other_door() -> None:
+    import pytensor.tensor as pt
+    from pytensor.graph.basic import Apply
+    from pytensor.graph.op import Op
+
+    class Box(Op):
+        def make_node(self, value: Any) -> Apply:
+            return Apply(self, [pt.as_tensor(value)], [pt.dscalar()])
+
+        def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+            outputs[0][0] = np.array(float((inputs[0] ** 2).sum()))
+
+    with pm.Model() as model:
+        pm.Potential("density", -Box()(pm.Normal("mean", 0, 5)))
+    with pytest.raises(isvi.ModelError, match=r"exported to JAX(?s:.*)Box(?s:.*)isvi.from_gradient"):
+        isvi.from_pymc(model).bind()
+
+
+@pytest.mark.parametrize("dependent", [True, False])
+def test_series_are_noticed(dependent: bool) -> None:
+    noise = np.random.default_rng(0).normal(size=300)
+    with pm.Model() as model:
+        y = pm.Data("y", noise)
+        slope = pm.Normal("slope", 0, 1)
+        if dependent:
+            pm.AR("series", rho=[slope], sigma=1.0, init_dist=pm.Normal.dist(0, 1), observed=y)
+        else:
+            pm.Normal("series", slope, 1.0, observed=y)
+    fit = isvi.fit(isvi.from_pymc(model), batch_size=50, budget=4, progress=False)
+    assert fit.dataset.num_batches == (1 if dependent else 6)

@@ -57,8 +57,9 @@ def identify_data(data: Data) -> dict[str, Any]:
 
 def _digest_of_model(model: Model, dataset: Dataset) -> str | None:
     """A digest of what the densities compute: of their traces, and the constants in these."""
-    if isinstance(model, ExternalModel):
-        return None  # what it computes cannot be seen
+    # What is computed outside cannot be seen; funsor sums discrete latents in an order that changes with every process.
+    if isinstance(model, ExternalModel) or model.infer_discrete is not None:
+        return None
     dtype = jnp.result_type(float)
     values = {name: jax.ShapeDtypeStruct(latent.shape, dtype) for name, latent in model.latents.items()}
     traces = [jax.make_jaxpr(model.log_prior)(values)]

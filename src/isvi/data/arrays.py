@@ -10,19 +10,20 @@ import numpy as np
 from isvi.core.errors import DataError, require
 
 
-def checked_arrays(data: Any) -> tuple[Any, int]:
+def checked_arrays(data: Any, missing: bool = False) -> tuple[Any, int]:
     """The data as a pytree of NumPy arrays with a common number of rows, and that number.
 
-    Takes a dict or tuple of arrays (NumPy, JAX, lists, pandas columns), one array, or a pandas DataFrame.
+    Takes a dict or tuple of arrays (NumPy, JAX, lists, pandas columns), one array, or a pandas DataFrame. NaN is
+    refused unless values may be ``missing``.
     """
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         data = {str(column): data[column] for column in data.columns}
     if isinstance(data, Mapping):
-        arrays: Any = {name: _checked(column, f"data[{name!r}]") for name, column in data.items()}
+        arrays: Any = {name: _checked(column, f"data[{name!r}]", missing) for name, column in data.items()}
     elif isinstance(data, tuple):
-        arrays = tuple(_checked(column, f"data[{i}]") for i, column in enumerate(data))
+        arrays = tuple(_checked(column, f"data[{i}]", missing) for i, column in enumerate(data))
     else:
-        arrays = _checked(data, "data")
+        arrays = _checked(data, "data", missing)
     lengths = _named_lengths(arrays)
     require(len(lengths) > 0, DataError, "data is empty: it holds no arrays. Pass None for a model without data.")
     rows = common_length(lengths, " Constants that are not per row belong in the model, not in the data.")
@@ -50,7 +51,7 @@ def _named_lengths(arrays: Any) -> dict[str, int]:
     return {"data": len(arrays)}
 
 
-def _checked(column: Any, name: str) -> np.ndarray:
+def _checked(column: Any, name: str, missing: bool) -> np.ndarray:
     try:
         array = np.asarray(column)
     except ValueError as error:
@@ -60,7 +61,7 @@ def _checked(column: Any, name: str) -> np.ndarray:
         ) from None
     require_numbers(array.dtype, name)
     require(array.ndim >= 1, DataError, f"{name} must be an array with rows; got the scalar {column!r}.")
-    return checked_values(array, name)
+    return checked_values(array, name, missing=missing)
 
 
 def require_numbers(dtype: np.dtype, name: str) -> None:
@@ -73,22 +74,22 @@ def require_numbers(dtype: np.dtype, name: str) -> None:
     )
 
 
-def checked_values(array: np.ndarray, name: str, first_row: int | None = None) -> np.ndarray:
+def checked_values(array: np.ndarray, name: str, first_row: int | None = None, missing: bool = False) -> np.ndarray:
     """Numbers in the precision that JAX uses, or an error that says which of them cannot be used.
 
     ``first_row`` is the number of the first row, where the array is a part of something longer.
     """
     if array.dtype.kind == "f":
-        _require_finite(array, name, first_row)
+        _require_finite(array, name, first_row, missing)
     return _in_jax_precision(array, name)
 
 
-def _require_finite(array: np.ndarray, name: str, first_row: int | None) -> None:
+def _require_finite(array: np.ndarray, name: str, first_row: int | None, missing: bool) -> None:
     # A sum is finite only if all its terms are, and costs a fraction of looking at each.
     with np.errstate(all="ignore"):
         if np.isfinite(array.sum()):
             return
-    finite = np.isfinite(array)
+    finite = ~np.isinf(array) if missing else np.isfinite(array)
     if finite.all():
         return
     bad = np.argwhere(~finite)
@@ -117,7 +118,7 @@ def _in_jax_precision(array: np.ndarray, name: str) -> np.ndarray:
         )
     with np.errstate(over="ignore"):  # told below, in more words
         cast = array.astype(dtype)
-    if array.dtype.kind == "f" and not np.isfinite(cast).all():
+    if array.dtype.kind == "f" and np.isinf(cast).any():
         raise DataError(
             f"{name} holds values too large for {dtype} (largest magnitude {np.abs(array).max():.3g}). Rescale "
             "them, or enable 64 bits with jax.config.update('jax_enable_x64', True)."

@@ -51,18 +51,22 @@ class Dataset:
     windows: Windows | None = None
 
     @classmethod
-    def from_arrays(cls, data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0) -> "Dataset":
+    def from_arrays(
+        cls, data: Any, batch_size: int | None = None, shuffle_seed: int | None = 0, missing: bool = False
+    ) -> "Dataset":
         """Check arrays, shuffle their rows once, and cut them.
 
         Args:
             data: dict or tuple of arrays with a common first axis, a DataFrame, one array, or None.
             batch_size: rows per mini-batch; None puts all rows into one.
-            shuffle_seed: seed of the assignment of rows to mini-batches; None keeps the rows' order.
+            shuffle_seed: seed of the assignment of rows to mini-batches; None keeps the rows' order, and so does a
+                single mini-batch.
+            missing: whether values may be missing (NaN).
         """
         if data is None:
             require(batch_size is None, ConfigurationError, "batch_size was given, but there is no data to batch.")
             return cls(full=None, rest=None, size=1, batch_size=1)
-        arrays, size = checked_arrays(data)
+        arrays, size = checked_arrays(data, missing)
         batch_size = size if batch_size is None else batch_size
         require(
             isinstance(batch_size, (int, np.integer)) and 1 <= batch_size <= size,

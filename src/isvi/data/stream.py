@@ -37,7 +37,8 @@ class Stream:
     Args:
         source: where the rows come from.
         batch_size: rows in a full mini-batch.
-        shuffle_seed: seed of the assignment of rows to mini-batches; None keeps the rows' order.
+        shuffle_seed: seed of the assignment of rows to mini-batches; None keeps the rows' order, and so does a single
+            mini-batch.
     """
 
     def __init__(self, source: Source, batch_size: int, shuffle_seed: int | None = 0) -> None:
@@ -48,6 +49,8 @@ class Stream:
             f"batch_size must be a whole number between 1 and the number of rows, {self.size}; got {batch_size!r}.",
         )
         self.batch_size = int(batch_size)
+        # One mini-batch of all rows keeps their order: they may depend on each other.
+        shuffle_seed = None if self.batch_size == self.size else shuffle_seed
         self._seed, self._layout = shuffle_seed, source.layout
         self._x64 = jax.dtypes.canonicalize_dtype(float).itemsize == 8  # the thread that reads has its own setting
         self._length = _window_length(source, self.batch_size)

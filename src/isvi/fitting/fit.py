@@ -1,7 +1,7 @@
 """``isvi.fit``: from a model and data to an approximation of the posterior; ``isvi.resume``: going on with one."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ from isvi.fitting.setup import Setup, prepare
 from isvi.model.binding import Bindable
 from isvi.model.model import Model
 from isvi.results.fit import Fit
-from isvi.results.status import Status
 
 log = logging.getLogger("isvi")
 
 DRAWS_TO_COMPARE = 50
 """Passes over the data, for each of two ELBOs."""
+DEPENDENT_ROWS = "the log likelihood is not a sum over independent rows, and all of them were used at once"
 
 
 def fit(
@@ -44,10 +44,11 @@ def fit(
     batch_size: int | None = None,
     num_samples: int | None = None,
     budget: int | None = None,
-    initial: Mapping[str, Any] | None = None,
+    initial: Mapping[str, Any] | Callable | None = None,
     initial_scale: float | None = None,
     starts: int | None = None,
     seed: int = 0,
+    independent_rows: bool | None = None,
     progress: bool | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     callbacks: Sequence[Callback] = (),
@@ -70,13 +71,18 @@ def fit(
             with at most 100 entries of latents: no more than 10,000).
         num_samples: draws per record; shorthand for the estimator's option of that name.
         budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
-        initial: constrained values at which to start, by latent; others start near the image of 0.
+        initial: constrained values at which to start, by latent; others start near the image of 0. For a NumPyro model
+            also one of NumPyro's strategies, such as ``init_to_median()``; a PyMC model's ``initval`` are taken
+            unless others are given.
         initial_scale: standard deviation at the start, in the coordinates of the approximation: by default 0.1, or
             0.001 for ``Auto``, which finds the right one itself.
         starts: how many points to start from: a few records are spent at each, more at the best of them, and the rest
             at one. By default 8 where all data is one mini-batch and no initial values are given, and else 1; they lie
             within 2 of the first, in unconstrained entries.
         seed: everything random follows from it: the same seed gives the same bits.
+        independent_rows: whether the log likelihood is a sum over the rows, so that they can be cut into mini-batches.
+            Found out by default, on the first rows; where they depend on each other, as in a time series, all are used
+            at once, in their order, and the status says so.
         progress: True for progress in any place, False for none, None for a bar where there is a terminal.
         checkpoint: a folder to save the run in about once a minute and at the end, so that :func:`isvi.resume` can
             go on with it; or a :class:`isvi.Checkpoint` to choose how often.
@@ -84,9 +90,8 @@ def fit(
 
     Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once.
     """
-    starts = 1 if starts is None and initial else starts
-    options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed)
-    setup = prepare(model, data, options, optimizer, num_samples)
+    options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed, independent_rows)
+    setup = prepare(model, data, options, optimizer, num_samples, initial)
     start = setup.start(initial)
     setup.check_start(start)
     report = reporters(progress, setup.budget, callbacks)
@@ -156,6 +161,8 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | 
     own = params if outcome.fell_back_at is not None else setup.own(params)
     if outcome.status.good:
         outcome.status = endless(setup.approximation, own) or outcome.status
+    if setup.options.independent_rows is False:
+        outcome.status = outcome.status.adding(DEPENDENT_ROWS)
     fit = _fit(setup, outcome, own)
     if outcome.fell_back_at is not None and outcome.error is None:
         fit = _no_worse(fit, _fit(setup, outcome, setup.own(outcome.start)))
@@ -194,8 +201,8 @@ def _no_worse(fit: Fit, before: Fit) -> Fit:
     after, known = (one.elbo(DRAWS_TO_COMPARE).value for one in (fit, before))
     if after >= known or not np.isfinite(known):
         return fit
-    told = f"{fit.status.message}, which ended no better than it began: what there was before it is kept"
-    return replace(before, status=Status(fit.status.kind if fit.status.good else "budget", told))
+    status = fit.status.adding("it ended no better than it began, and what there was before it is kept")
+    return replace(before, status=status if fit.status.good else replace(status, kind="budget"))
 
 
 def _identity(setup: Setup) -> dict[str, Any]:

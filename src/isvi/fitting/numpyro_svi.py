@@ -9,6 +9,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 from numpyro import handlers
+from numpyro.infer import init_to_uniform
 from numpyro.infer.autoguide import AutoDiagonalNormal, AutoMultivariateNormal, AutoNormal
 
 from isvi.core.errors import ConfigurationError, require
@@ -49,6 +50,9 @@ class SVI:
             f"optim must be an optax optimizer such as optax.adam(0.01), or None for isvi's default; got {optim!r}.",
         )
         self.model, self.guide = model, guide
+        initial = getattr(guide, "init_loc_fn", init_to_uniform)
+        if initial is not init_to_uniform:  # which is NumPyro's word for anywhere
+            options = {"initial": initial, **options}
         self._options = {**options, "family": _family(guide), **({} if optim is None else {"optimizer": optim})}
 
     def run(self, rng_key: Array, num_steps: int, *args: Any, progress_bar: bool = True, **kwargs: Any) -> SVIResult:

@@ -42,6 +42,7 @@ class Options:
     initial_scale: float | None = None
     starts: int | None = None
     seed: int = 0
+    independent_rows: bool | None = None
 
 
 def choose_family(

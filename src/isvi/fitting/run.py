@@ -2,7 +2,6 @@
 
 import logging
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -22,7 +21,7 @@ from isvi.memory.store import num_bytes
 log = logging.getLogger("isvi")
 
 HANDED_OVER = (
-    "The posterior is too far from quadratic for Auto, which handed over to Adam after {gradients:,} model gradients: "
+    "the posterior is too far from quadratic for Auto, which handed over to Adam after {gradients:,} model gradients: "
     "look at fit.diagnose()"
 )
 
@@ -71,8 +70,7 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
                 outcome = _fall_back(setup, outcome)
         if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
             outcome = drive(setup.fallback(outcome.fell_back_at), outcome)
-            told = f"{outcome.status.message}. {HANDED_OVER.format(gradients=outcome.fell_back_at)}"
-            outcome.status = replace(outcome.status, message=told)
+            outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
     return outcome

@@ -15,7 +15,7 @@ from isvi.auto import Auto
 from isvi.auto.dense import Dense, closest
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
-from isvi.data.opening import Data, open_data
+from isvi.data.opening import Data
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, approximate
 from isvi.families.base import Params
@@ -32,10 +32,11 @@ from isvi.fitting.options import (
     default_optimizer,
     rows_at_once,
 )
-from isvi.fitting.start import start_params
+from isvi.fitting.start import given_values, start_params
 from isvi.fitting.starts import Starts
 from isvi.model.binding import Bindable, bind, make_target
-from isvi.model.checks import DRAWS, Trial, check_model
+from isvi.model.checks import DRAWS, Trial
+from isvi.model.cutting import cut
 from isvi.model.model import Model
 from isvi.model.target import Target
 
@@ -130,7 +131,7 @@ class Setup:
         optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, rate)
         return build(estimator.bind(self.target, self.approximation), algorithm, optimizer, self.dataset)
 
-    def start(self, initial: Mapping[str, Any] | None = None) -> Params:
+    def start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
         """Variational parameters around the initial values."""
         scale = choose_scale(self.options.initial_scale, self.algorithm)
         params = start_params(self.keys[0], self.approximation, self.model, initial, scale)
@@ -156,6 +157,7 @@ def prepare(
     options: Options,
     optimizer: optax.GradientTransformation | None = None,
     num_samples: int | None = None,
+    initial: Mapping[str, Any] | Callable | None = None,
 ) -> Setup:
     """Check the model, the data and the choices against each other, and make the open ones."""
     model, data, batch_size = bind(model, data, options.batch_size)
@@ -163,12 +165,20 @@ def prepare(
     family = choose_family(options.family, model.latents, own_method)
     approximation = approximate(family, model.latents)
     algorithm, estimator = choose_method(approximation, options.algorithm, options.estimator, optimizer, num_samples)
-    dataset = open_data(data, batch_size, options.seed, rows_at_once(algorithm, approximation.dim))
-    check_model(model, dataset.first)
+    few_rows = rows_at_once(algorithm, approximation.dim)
+    independent, around = options.independent_rows, given_values(model, initial)
+    dataset, independent = cut(model, data, batch_size, options.seed, few_rows, independent=independent, around=around)
     budget = choose_budget(options.budget, dataset, estimator)
-    cut = None if data is None else dataset.batch_size
-    starts = choose_starts(options.starts, approximation, algorithm, dataset, budget, estimator.num_samples)
-    decided = replace(options, family=family, algorithm=algorithm, estimator=estimator)
-    decided = replace(decided, batch_size=cut, budget=budget, starts=starts)
+    few_starts = 1 if options.starts is None and around else options.starts
+    decided = replace(
+        options,
+        family=family,
+        algorithm=algorithm,
+        estimator=estimator,
+        batch_size=None if data is None else dataset.batch_size,
+        budget=budget,
+        starts=choose_starts(few_starts, approximation, algorithm, dataset, budget, estimator.num_samples),
+        independent_rows=independent,
+    )
     target = make_target(model, approximation.coordinates)
     return Setup(decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget)

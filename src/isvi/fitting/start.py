@@ -1,6 +1,6 @@
 """Where a run starts: variational parameters around the initial values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ def start_params(
     key: PRNGKeyArray,
     approximation: Approximation,
     model: Model,
-    initial: Mapping[str, Any] | None,
+    initial: Mapping[str, Any] | Callable | None,
     initial_scale: float,
 ) -> Params:
     """Variational parameters around the initial values."""
@@ -29,7 +29,7 @@ def start_params(
         ConfigurationError,
         f"initial_scale must be a positive number; got {initial_scale!r}.",
     )
-    given = _given_values(model, initial)
+    given = given_values(model, initial)
 
     @compiled_once
     def located(key: PRNGKeyArray, given: dict[str, Array]) -> Array:
@@ -54,9 +54,15 @@ def start_params(
     return compiled_once(approximation.init)(location, np.full_like(location, initial_scale))
 
 
-def _given_values(model: Model, initial: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+def given_values(model: Model, initial: Mapping[str, Any] | Callable | None) -> dict[str, np.ndarray]:
     """The initial values that the user gave, by latent."""
-    given = dict(initial or {})
+    found = initial if model.initial is None else model.initial(initial)
+    require(
+        found is None or isinstance(found, Mapping),
+        ConfigurationError,
+        f"initial must be a dict of values by latent; got {initial!r}.",
+    )
+    given: dict[str, Any] = dict(found or {})  # type: ignore[arg-type]
     if given and model.unreport is not None:
         given = dict(model.unreport(given))
     unknown = sorted(set(given) - set(model.latents))

@@ -13,6 +13,8 @@ LogPrior = Callable[[dict[str, Array]], Array]
 LogLikelihood = Callable[[dict[str, Array], Any], Array]
 Report = Callable[[dict[str, Any]], Mapping[str, Any]]
 Predict = Callable[[dict[str, Any], Any, int], Mapping[str, Any]]
+Groups = Mapping[str, Mapping[str, Any]]
+Initial = Callable[[Any], Mapping[str, Any]]
 Unreport = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -34,9 +36,14 @@ class Model:
         unreport: the way back, for initial values that the user gives in that space.
         predict: ``predict(draws, data, seed) -> dict`` of posterior predictive draws; ``data`` None means the
             rows that were fitted.
+        infer_discrete: the same, of discrete latents that the densities sum out: from their posterior, given the
+            draws and the observations.
+        initial: ``initial(given) -> dict`` of constrained values at which to start: ``given`` is what the user passed
+            as ``initial``, or None. For front ends whose models have initial values, or their own way to name them.
         dims: names of the axes of what is reported, by latent, for ArviZ.
         coords: labels along these axes.
-        groups: further groups of the DataTree, such as ``{"observed_data": {...}}``.
+        groups: further groups of the DataTree, such as ``{"observed_data": {...}}``; or a function that gives them,
+            called when they are needed.
 
     >>> import isvi, jax.numpy as jnp
     >>> from jax.scipy.stats import norm
@@ -53,9 +60,11 @@ class Model:
     report: Report | None = None
     unreport: Unreport | None = None
     predict: Predict | None = None
+    infer_discrete: Predict | None = None
+    initial: Initial | None = None
     dims: Mapping[str, Sequence[str]] | None = None
     coords: Mapping[str, Sequence[Any]] | None = None
-    groups: Mapping[str, Mapping[str, Any]] | None = None
+    groups: Groups | Callable[[], Groups] | None = None
 
     def __post_init__(self) -> None:
         require(

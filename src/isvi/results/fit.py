@@ -76,11 +76,20 @@ class Fit:
         """Draws from the approximation, by latent, in constrained space, with a leading axis."""
         return self._constrained(self._draw(num_samples, seed, antithetic=False))
 
-    def predict(self, data: Any = None, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+    def predict(
+        self, data: Any = None, num_samples: int = 1000, seed: int = 0, infer_discrete: bool = False
+    ) -> dict[str, np.ndarray]:
         """Posterior predictive draws for new rows, or for the rows that were fitted, with a leading axis.
 
         For models of front ends that can simulate data: NumPyro, PyMC, and Stan by its generated quantities.
+        With ``infer_discrete``, draws of a NumPyro model's discrete latents instead, which were summed out: from their
+        posterior given the rows, with their observations.
         """
+        if infer_discrete:
+            if self.model.infer_discrete is None:
+                raise ConfigurationError("infer_discrete is for NumPyro models with discrete latents; this has none.")
+            draws = self._latents(self._draw(num_samples, seed, antithetic=False))
+            return dict(self.model.infer_discrete(draws, data, seed))
         if self.model.predict is None:
             raise ConfigurationError(
                 "This model cannot simulate data: it has densities only. Simulate from fit.sample(), or write the "
@@ -168,7 +177,8 @@ class Fit:
             "model_gradients": self.gradients,
             "status": str(self.status),
         }
-        groups = {"posterior": posterior, **(self.model.groups or {})}
+        more = self.model.groups() if callable(self.model.groups) else self.model.groups
+        groups = {"posterior": posterior, **(more or {})}
         known = {name for group in groups.values() for name in group}
         dims = {name: list(axes) for name, axes in (self.model.dims or {}).items() if name in known}
         return arviz_base.from_dict(groups, attrs={"posterior": attributes}, dims=dims, coords=self.model.coords)

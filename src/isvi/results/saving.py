@@ -19,11 +19,11 @@ import numpy as np
 
 from isvi.core.errors import CheckpointError, ConfigurationError, require
 from isvi.core.files import write_atomically
-from isvi.data.opening import Data, open_data
+from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.model.binding import Bindable, bind
-from isvi.model.checks import check_model
+from isvi.model.cutting import cut
 from isvi.model.model import Model
 from isvi.results.attempts import Attempt
 from isvi.results.fit import Fit
@@ -80,7 +80,9 @@ def load(path: str | Path, model: Model | Bindable | None = None, data: Any = No
     if model is None:
         dataset, bound = None, _absent_model(approximation, names, reports)
     else:
-        dataset, bound = _bound(model, data, approximation)
+        a_draw = approximation.coordinates.constrain(approximation.draw(jax.random.key(0), params, 1))
+        around = {name: value[0] for name, value in a_draw.items()}
+        dataset, bound = _bound(model, data, approximation, around, independent=described.get("cut") or None)
     return Fit(bound, approximation, dataset, params, history, status, **numbers, saved_draws=draws or None)
 
 
@@ -99,6 +101,8 @@ def _described(fit: Fit) -> dict[str, Any]:
         "seconds": fit.seconds,
         "compile_seconds": fit.compile_seconds,
         "starts": [one.as_json() for one in fit.starts],
+        # Rows that were cut into mini-batches are independent; of others it is found out when they are loaded.
+        "cut": fit.dataset is not None and fit.dataset.num_batches > 1,
     }
 
 
@@ -136,10 +140,14 @@ def _params(approximation: Approximation, arrays: Mapping[str, np.ndarray]) -> P
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
 
 
-def _bound(model: Model | Bindable, data: Any, approximation: Approximation) -> tuple[Data, Model]:
+def _bound(
+    model: Model | Bindable,
+    data: Any,
+    approximation: Approximation,
+    around: Mapping[str, Any],
+    independent: bool | None,
+) -> tuple[Data, Model]:
     bound, rows, batch_size = bind(model, data, None)
-    dataset = open_data(rows, batch_size)
-    check_model(bound, dataset.first)
     expected = {entry.name: entry.latent.shape for entry in approximation.coordinates.entries}
     found = {name: latent.shape for name, latent in bound.latents.items()}
     require(
@@ -147,7 +155,7 @@ def _bound(model: Model | Bindable, data: Any, approximation: Approximation) -> 
         CheckpointError,
         f"the fit is of a model with latents {expected}; this model has {found}.",
     )
-    return dataset, bound
+    return cut(bound, rows, batch_size, independent=independent, around=around)[0], bound
 
 
 def _absent_model(approximation: Approximation, names: list[str], reports: bool) -> Model:

@@ -1,6 +1,6 @@
 """Why a fit ended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,10 @@ class Status:
     @property
     def good(self) -> bool:
         return self.kind in ("budget", "converged", "settled")
+
+    def adding(self, words: str) -> "Status":
+        """The same, with more to say."""
+        return replace(self, message=f"{self.message}; {words}")
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"

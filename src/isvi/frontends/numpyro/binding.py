@@ -12,11 +12,13 @@ from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.data.arrays import checked_arrays
 from isvi.data.opening import DEFAULT_BATCH_SIZE
 from isvi.data.source import Source
-from isvi.frontends.numpyro.dependence import depending_on_rows
+from isvi.frontends.numpyro.dependence import depending_on_discrete, depending_on_rows
+from isvi.frontends.numpyro.enumeration import check_enumerable
 from isvi.frontends.numpyro.exported import ExportedModel
+from isvi.frontends.numpyro.function import ModelFunction
 from isvi.frontends.numpyro.rows import ArrayRows, NoRows, PlateRows, SourceRows
 from isvi.frontends.numpyro.sites import subsampled_plates
-from isvi.frontends.numpyro.traced import ModelFunction, TracedModel
+from isvi.frontends.numpyro.traced import TracedModel
 from isvi.model.binding import Bound
 
 
@@ -53,7 +55,7 @@ class NumpyroModel(ModelFunction):
             batch_size = min(data.num_rows, DEFAULT_BATCH_SIZE) if batch_size is None else batch_size
             return _bind_rows(self, SourceRows(data, data.head(batch_size)), batch_size)
         if data is not None:
-            arrays, size = checked_arrays(data)
+            arrays, size = checked_arrays(data, missing=True)
             return _bind_rows(self, ArrayRows(arrays, size), batch_size)
         plates = subsampled_plates(self.function, self.args, self.kwargs)
         require(
@@ -65,7 +67,10 @@ class NumpyroModel(ModelFunction):
         if plates:
             ((name, (size, subsample_size)),) = plates.items()
             return _bind_rows(self, PlateRows(name, size), batch_size or subsample_size)
-        return Bound(ExportedModel(TracedModel(self, NoRows(), 1), frozenset()).model(), None, batch_size)
+        traced = TracedModel(self, NoRows(), 1)
+        if traced.discrete_sites:
+            check_enumerable(traced)
+        return Bound(ExportedModel(traced, frozenset()).model(), None, batch_size)
 
 
 def _bind_rows(source: ModelFunction, rows: ArrayRows | SourceRows | PlateRows, batch_size: int | None) -> Bound:
@@ -92,6 +97,9 @@ def _bind_rows(source: ModelFunction, rows: ArrayRows | SourceRows | PlateRows, 
         "No observed site of the NumPyro model depends on the data. Pass the observations as obs=..., and the data "
         "under the names of the model's arguments.",
     )
+    if traced.discrete_sites:
+        check_enumerable(traced)
+        likelihood |= depending_on_discrete(traced)
     data = rows.source if isinstance(rows, SourceRows) else rows.data
     return Bound(ExportedModel(traced, frozenset(likelihood)).model(), data, batch_size)
 

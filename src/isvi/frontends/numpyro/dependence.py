@@ -22,10 +22,34 @@ def depending_on_rows(traced: TracedModel) -> tuple[set[str], set[str]]:
     return depends & observed, {name.removeprefix(DETERMINISTIC) for name in depends - observed}
 
 
+def depending_on_discrete(traced: TracedModel) -> set[str]:
+    """Discrete latent sites, and all whose log density depends on their values: what has to be summed out together."""
+    discrete = traced.discrete_sites
+    if not discrete:
+        return set()
+    values = _outlines(traced)
+    places = {name: jax.ShapeDtypeStruct(site["value"].shape, site["value"].dtype) for name, site in discrete.items()}
+    names: list[str] = []
+
+    def run(values: dict[str, Array], places: dict[str, Array]) -> dict[str, Array]:
+        terms, _ = traced.terms({**values, **places}, traced.template())
+        names[:] = sorted(terms)
+        return terms
+
+    jaxpr = jax.make_jaxpr(run)(values, places).jaxpr
+    reached = _reached_from(jaxpr, jaxpr.invars[len(values) :])
+    return set(discrete) | {name for name, var in zip(names, jaxpr.outvars, strict=True) if var in reached}
+
+
+def _outlines(traced: TracedModel) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes of the latents' values."""
+    dtype = jnp.result_type(float)
+    return {name: jax.ShapeDtypeStruct(latent.shape, dtype) for name, latent in traced.latents.items()}
+
+
 def _reached_by_rows(traced: TracedModel) -> tuple[set[str], dict[str, Any]]:
     """What depends on the rows' values, and the shapes of everything."""
-    dtype = jnp.result_type(float)
-    values = {name: jax.ShapeDtypeStruct(latent.shape, dtype) for name, latent in traced.latents.items()}
+    values = _outlines(traced)
     shapes: dict[str, Any] = {}
 
     def run(values: dict[str, Array], rows: Any) -> dict[str, Array]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import Parameter, signature
 from typing import Any
 
@@ -16,6 +16,8 @@ from numpyro.infer import Predictive
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.arrays import checked_arrays
 from isvi.frontends.numpyro.dependence import depending_on_rows
+from isvi.frontends.numpyro.enumeration import discrete_draws, marginal_log_density
+from isvi.frontends.numpyro.labels import dims, groups
 from isvi.frontends.numpyro.rows import ArrayRows, NoRows, SourceRows
 from isvi.frontends.numpyro.traced import TracedModel
 from isvi.model.model import Model
@@ -27,7 +29,8 @@ class ExportedModel:
 
     Attributes:
         traced: the model function with its rows.
-        likelihood: the observed sites that are scaled to all rows; every other site is counted once.
+        likelihood: the sites that are scaled to all rows, and what discrete latents are summed out of; every other site
+            is counted once.
     """
 
     traced: TracedModel
@@ -40,13 +43,24 @@ class ExportedModel:
             None if isinstance(self.traced.rows, NoRows) else self.log_likelihood,
             report=self.report if self._reported else None,
             predict=self.predict,
+            infer_discrete=self.infer_discrete if self.traced.discrete_sites else None,
+            initial=self.traced.initial,
+            dims=dims(self.traced),
+            groups=partial(groups, self.traced),
         )
 
     def log_prior(self, values: dict[str, Array]) -> Array:
+        if self.traced.discrete_sites and isinstance(self.traced.rows, NoRows):
+            return marginal_log_density(self.traced, values, None)
+        return self._counted_once(values)
+
+    def _counted_once(self, values: dict[str, Array]) -> Array:
         terms, _ = self.traced.terms(values, self.traced.template())
         return sum((jnp.sum(term) for name, term in terms.items() if name not in self.likelihood), jnp.zeros(()))
 
     def log_likelihood(self, values: dict[str, Array], rows: Any) -> Array:
+        if self.traced.discrete_sites:
+            return marginal_log_density(self.traced, values, rows) - self._counted_once(values)
         terms, _ = self.traced.terms(values, rows)
         return sum((jnp.sum(terms[name]) for name in sorted(self.likelihood)), jnp.zeros(()))
 
@@ -82,6 +96,10 @@ class ExportedModel:
         found = simulate(jax.random.key(seed), *source.args, **source.kwargs)
         return {name: np.asarray(value) for name, value in found.items() if np.size(value) > 0}
 
+    def infer_discrete(self, draws: dict[str, Array], data: Any, seed: int) -> dict[str, np.ndarray]:
+        """Draws of the discrete latents from their posterior, given draws of the others and the observations."""
+        return discrete_draws(self.traced, draws, self._rows_to_predict(data), seed)
+
     def _rows_to_predict(self, data: Any) -> Any:
         fitted = self.traced.rows
         if data is None:
@@ -97,7 +115,7 @@ class ExportedModel:
             "New rows can be predicted where the data were passed to isvi.fit. Here they were bound to the model: "
             "build it again with isvi.from_numpyro(model) and fit with isvi.fit(model, data).",
         )
-        return jax.tree.map(jnp.asarray, checked_arrays(data)[0])
+        return jax.tree.map(jnp.asarray, checked_arrays(data, missing=True)[0])
 
     def _left_out(self, named: Mapping[str, Any]) -> dict[str, None]:
         """Columns that were fitted but are not among the new rows, such as the outcome: passed as None."""

@@ -22,6 +22,11 @@ def is_latent(site: Site) -> bool:
     return site["type"] == "sample" and not site["is_observed"] and not isinstance(site["fn"], Unit)
 
 
+def is_continuous(site: Site) -> bool:
+    """Whether a site is latent and has a density to approximate; discrete ones are summed out."""
+    return is_latent(site) and not site["fn"].support.is_discrete
+
+
 def is_observed(site: Site) -> bool:
     return site["type"] == "sample" and site["is_observed"]
 

@@ -1,6 +1,6 @@
 """A NumPyro model function together with its rows: its sites, its latents, and the log density of every site."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,22 +15,18 @@ from numpyro.primitives import Messenger
 
 from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent, real
+from isvi.frontends.numpyro.function import ModelFunction
+from isvi.frontends.numpyro.modules import check_params
 from isvi.frontends.numpyro.rows import Rows
-from isvi.frontends.numpyro.sites import UNCONSTRAINED, Site, is_latent, is_observed, same_support, within
-
-
-@dataclass(frozen=True)
-class ModelFunction:
-    """What the user gave.
-
-    Attributes:
-        function: the model function.
-        args, kwargs: the arguments that are always passed.
-    """
-
-    function: Callable
-    args: tuple
-    kwargs: Mapping[str, Any]
+from isvi.frontends.numpyro.sites import (
+    UNCONSTRAINED,
+    Site,
+    is_continuous,
+    is_latent,
+    is_observed,
+    same_support,
+    within,
+)
 
 
 @dataclass(frozen=True)
@@ -49,14 +45,22 @@ class TracedModel:
 
     def trace(self, rows: Any, *places: Messenger) -> dict[str, Site]:
         """The sites of one run on some rows. ``places`` put values at the latent sites."""
-        more, named = self.rows.arguments(rows)
-        with ExitStack() as stack:
-            sites = stack.enter_context(handlers.trace())
-            # The seed comes last: what places values may ask it for keys.
-            for handler in (self.rows.plates(rows), *places, handlers.seed(rng_seed=0)):
-                stack.enter_context(handler)
-            self.source.function(*self.source.args, *more, **{**self.source.kwargs, **named})
+        with handlers.trace() as sites:
+            self.runner(rows, *places)()
         return sites
+
+    def runner(self, rows: Any, *places: Messenger) -> Callable[[], None]:
+        """The model function on some rows, without arguments."""
+
+        def run() -> None:
+            more, named = self.rows.arguments(rows)
+            with ExitStack() as stack:
+                # The seed comes last: what places values may ask it for keys.
+                for handler in (self.rows.plates(rows), *places, handlers.seed(rng_seed=0)):
+                    stack.enter_context(handler)
+                self.source(*more, **named)
+
+        return run
 
     def template(self, num_rows: int | None = None) -> Any:
         """Some rows, where only their number matters."""
@@ -75,13 +79,18 @@ class TracedModel:
         return frozenset(
             name
             for name, site in self.sites.items()
-            if is_latent(site) and not same_support(site["fn"].support, elsewhere[name]["fn"].support)
+            if is_continuous(site) and not same_support(site["fn"].support, elsewhere[name]["fn"].support)
         )
 
     @property
     def latent_sites(self) -> dict[str, Site]:
-        """The unobserved sample sites, in the model's order."""
-        return {name: site for name, site in self.sites.items() if is_latent(site)}
+        """The unobserved sample sites that have a posterior density, in the model's order."""
+        return {name: site for name, site in self.sites.items() if is_continuous(site)}
+
+    @property
+    def discrete_sites(self) -> dict[str, Site]:
+        """The unobserved sample sites that are summed out."""
+        return {name: site for name, site in self.sites.items() if is_latent(site) and not is_continuous(site)}
 
     @property
     def observed(self) -> set[str]:
@@ -91,26 +100,13 @@ class TracedModel:
     @cached_property
     def latents(self) -> dict[str, Latent]:
         """The latents that stand for the latent sites, in the model's order."""
-        for name, site in self.sites.items():
-            require(
-                site["type"] != "param",
-                ModelError,
-                f"numpyro.param({name!r}) asks for an optimum, not a posterior. Give it a prior with "
-                "numpyro.sample, or pass its value as a constant.",
-            )
+        check_params(self.sites)
         latents = dict(self._latent(name, site) for name, site in self.latent_sites.items())
-        require(len(latents) > 0, ModelError, "The NumPyro model has no latent sites: nothing to fit.")
+        require(len(latents) > 0, ModelError, "The NumPyro model has no continuous latent sites: nothing to fit.")
         return latents
 
     def _latent(self, name: str, site: Site) -> tuple[str, Latent]:
         support, shape = site["fn"].support, jnp.shape(site["value"])
-        require(
-            not support.is_discrete,
-            ModelError,
-            f"The latent site {name!r} is discrete ({type(site['fn']).__name__}). Sum it out: a mixture is "
-            "numpyro.distributions.MixtureSameFamily or MixtureGeneral; otherwise use logsumexp over its values in "
-            "numpyro.factor.",
-        )
         try:
             transform = biject_to(support)
         except NotImplementedError:
@@ -120,9 +116,22 @@ class TracedModel:
         # The site states its prior itself, also where that is flat.
         return name, Latent(tuple(shape), support, transform, flat_prior=True)
 
-    def terms(self, values: dict[str, Array], rows: Any) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The log density of every sample site, entry by entry, and the values of all that is reported."""
-        jacobians: dict[str, Array] = {}
+    def initial(self, given: Any) -> dict[str, Any]:
+        """Where to start: values by latent, or what one of NumPyro's strategies (``init_to_median()``) says."""
+        if not callable(given):
+            return dict(given or {})
+        # A trace with random draws: strategies that look at the prior ask the seed for keys.
+        sites = self.trace(self.template(), handlers.substitute(substitute_fn=given))
+        values = {name: sites[name]["value"] for name in self.latent_sites}
+        return {
+            name + UNCONSTRAINED if name in self.moving else name: (
+                biject_to(sites[name]["fn"].support).inv(value) if name in self.moving else value
+            )
+            for name, value in values.items()
+        }
+
+    def places(self, values: dict[str, Array], jacobians: dict[str, Array]) -> list[Messenger]:
+        """What puts the latents' values at their sites, and the Jacobians of moving supports into a dict."""
 
         def place_unconstrained(site: Site) -> Array | None:
             given = values.get(site["name"] + UNCONSTRAINED) if is_latent(site) else None
@@ -133,10 +142,18 @@ class TracedModel:
             jacobians[site["name"]] = transform.log_abs_det_jacobian(given, value)
             return value
 
-        places = [handlers.substitute(data=values)]
-        if self.moving:
-            places.append(handlers.substitute(substitute_fn=place_unconstrained))
-        sites = self.trace(rows, *places)
+        places: list[Messenger] = [handlers.substitute(data=values)]
+        return [*places, handlers.substitute(substitute_fn=place_unconstrained)] if self.moving else places
+
+    def located(self, values: dict[str, Array], rows: Any) -> dict[str, Array]:
+        """The values of the latent sites, of latents' values."""
+        sites = self.trace(rows, *self.places(values, {}))
+        return {name: sites[name]["value"] for name in self.latent_sites}
+
+    def terms(self, values: dict[str, Array], rows: Any) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The log density of every sample site, entry by entry, and the values of all that is reported."""
+        jacobians: dict[str, Array] = {}
+        sites = self.trace(rows, *self.places(values, jacobians))
         terms, reported = {}, {}
         for name, site in sites.items():
             if site["type"] == "sample":

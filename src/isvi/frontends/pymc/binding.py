@@ -9,6 +9,7 @@ import numpy as np
 from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.core.extras import import_extra
 from isvi.frontends.pymc.export import Export
+from isvi.frontends.pymc.refusals import check_supported
 from isvi.frontends.pymc.variables import Variables
 from isvi.model.binding import Bound
 
@@ -50,6 +51,7 @@ class PymcModel:
             "A PyMC model has its data in pm.Data containers: set them with pm.set_data, and call isvi.fit(model) "
             "without data.",
         )
+        check_supported(self.source)
         containers = frozenset(self._row_containers())
         export = Export(Variables(self.source, containers))
         rows = {name: np.asarray(self.source[name].get_value()) for name in sorted(containers)}

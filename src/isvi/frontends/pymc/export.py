@@ -79,4 +79,9 @@ class Export:
             dims=posterior.dims,
             coords=posterior.coords,
             groups=posterior.groups,
+            initial=self._initial,
         )
+
+    def _initial(self, given: Any) -> dict[str, Any]:
+        """Where to start: what the user says, otherwise the variables' ``initval``."""
+        return {**self.variables.initial, **(given or {})}

@@ -7,6 +7,8 @@ from typing import Any
 import jax
 from jaxtyping import Array
 
+from isvi.core.errors import ModelError
+
 
 def ancestors(graph: Any) -> Any:
     """All that a graph is computed from, itself included."""
@@ -31,7 +33,13 @@ def jax_function(inputs: list[Any], outputs: list[Any]) -> Callable[..., tuple[A
         from pymc.sampling.jax import get_jaxified_graph
     finally:
         jax.config.update("jax_enable_x64", precision)
-    function = get_jaxified_graph(inputs=inputs, outputs=outputs)
+    try:
+        function = get_jaxified_graph(inputs=inputs, outputs=outputs)
+    except NotImplementedError as error:
+        raise ModelError(
+            f"The PyMC model cannot be exported to JAX: {str(error).splitlines()[0]}. Register a conversion with "
+            "pytensor.link.jax.dispatch.jax_funcify, or give the log density and its gradient to isvi.from_gradient."
+        ) from error
 
     def quiet(*values: Array) -> tuple[Array, ...]:
         with warnings.catch_warnings():

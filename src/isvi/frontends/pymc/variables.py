@@ -1,10 +1,12 @@
 """The free variables of a PyMC model as latents, and graphs of the model as JAX functions of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from numpyro.distributions import constraints
@@ -13,6 +15,16 @@ from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent, real
 from isvi.frontends.pymc.graphs import ancestors, jax_function, replaced
 from isvi.frontends.pymc.transforms import SUPPORTS, PymcTransform
+
+
+@contextmanager
+def _without_initial_values(model: Any) -> Iterator[None]:
+    kept = dict(model.rvs_to_initial_values)
+    try:
+        model.rvs_to_initial_values.update(dict.fromkeys(kept))
+        yield
+    finally:
+        model.rvs_to_initial_values.update(kept)
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,10 @@ class Variables:
         """The model in its constrained space, except for moving supports."""
         from pymc.model.transform.conditioning import remove_value_transforms
 
-        return remove_value_transforms(self.source, [rv for rv in self.source.free_RVs if rv.name not in self.moving])
+        with _without_initial_values(self.source):  # which PyMC cannot convert
+            return remove_value_transforms(
+                self.source, [rv for rv in self.source.free_RVs if rv.name not in self.moving]
+            )
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -72,6 +87,19 @@ class Variables:
                 exported = PymcTransform.of(transform, rv, self.source.rvs_to_values[rv], inner)
                 latents[latent] = Latent(np.shape(start[latent]), support, exported, flat_prior=True)
         return latents
+
+    @cached_property
+    def initial(self) -> dict[str, np.ndarray]:
+        """Values of the latents whose variables have an ``initval``, drawn or computed by PyMC if that is a word."""
+        given = {rv.name for rv, value in self.source.rvs_to_initial_values.items() if value is not None}
+        if not given:
+            return {}
+        start = self.source.initial_point()
+        values = {name: start[self.source.rvs_to_values[self.source[name]].name] for name in given}
+        return {
+            self.names[name]: np.asarray(self.latents[self.names[name]].transform(jnp.asarray(value)))
+            for name, value in values.items()
+        }
 
     def depends_on_rows(self, graph: Any) -> bool:
         return any(node.name in self.containers for node in ancestors(graph) if hasattr(node, "get_value"))

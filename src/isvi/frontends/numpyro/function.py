@@ -1,0 +1,51 @@
+"""A NumPyro model function with the arguments that it was bound to, and how it is called."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from isvi.core.errors import ModelError
+
+UNKNOWN_YET = (
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+"""What JAX raises where a program must know a number while it is traced."""
+
+
+@dataclass(frozen=True)
+class ModelFunction:
+    """What the user gave.
+
+    Attributes:
+        function: the model function.
+        args, kwargs: the arguments that are always passed.
+    """
+
+    function: Callable
+    args: tuple
+    kwargs: Mapping[str, Any]
+
+    def __call__(self, *more: Any, **named: Any) -> None:
+        """Call the function on some rows, with what it was bound to in today's precision: next to latents in double
+        precision, floats in single precision would clash wherever JAX wants one type, as in a scan."""
+        args, kwargs = jax.tree.map(_in_precision, (self.args, dict(self.kwargs)))
+        try:
+            self.function(*args, *more, **{**kwargs, **named})
+        except UNKNOWN_YET as error:
+            raise ModelError(
+                "The NumPyro model needs to know numbers that JAX has not computed yet: by NumPy (np.unique, np.max), "
+                "int() or `if`, of the data or of latents. Compute what is about all rows beforehand and bind it in "
+                "from_numpyro, isvi.from_numpyro(model, num_groups=8); write the rest with jax.numpy. JAX said: "
+                + str(error).splitlines()[0]
+            ) from error
+
+
+def _in_precision(leaf: Any) -> Any:
+    floats = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+    return leaf.astype(jnp.result_type(float)) if floats else leaf
