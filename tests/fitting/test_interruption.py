@@ -17,10 +17,14 @@ from isvi.fitting.interruption import Interruption
 
 def interrupted(number: signal.Signals, times: int, folder: Path) -> dict:
     """In a process of its own: a signal goes to the whole process, and the one that runs the tests has others to do."""
-    command = [sys.executable, interrupted_fit.__file__, str(int(number)), str(times), str(folder)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = started(number, times, folder, "return")
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
+
+
+def started(number: signal.Signals, times: int, folder: Path, sigterm: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, interrupted_fit.__file__, str(int(number)), str(times), str(folder), sigterm]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, "by hand"), (signal.SIGTERM, "SIGTERM")])
@@ -32,6 +36,21 @@ def test_once_returns_what_there_is_and_saves_it(number, words, tmp_path):
     assert ended["restored"]
     assert isvi.load(tmp_path).gradients == ended["gradients"]
     assert isvi.resume(tmp_path, interrupted_fit.model(), interrupted_fit.data()).gradients == 400
+
+
+def test_sigterm_saves_and_then_ends_the_process(tmp_path):
+    """As it would have without isvi: a script does not go on with its next fit."""
+    ran = started(signal.SIGTERM, 1, tmp_path, "end")
+    assert ran.returncode == -signal.SIGTERM
+    assert ran.stdout == ""
+    assert 80 <= isvi.load(tmp_path).gradients < 400
+    assert isvi.resume(tmp_path, interrupted_fit.model(), interrupted_fit.data()).gradients == 400
+
+
+def test_sigterm_is_left_alone_where_nothing_can_be_saved(usual_handler):
+    before = signal.getsignal(signal.SIGTERM)
+    with Interruption(sigterm=False):
+        assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_twice_stops_at_once(tmp_path):

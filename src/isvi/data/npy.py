@@ -1,7 +1,8 @@
 """``.npy`` files and memory-mapped arrays."""
 
 import mmap
-from collections.abc import Mapping
+import pathlib
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -45,6 +46,11 @@ class Npy(SlicedArrays):
         # A file that was replaced since it was mapped is still the old one here; one that was overwritten is not.
         stamps = [self._when_opened, self._stamps()]
         return None if None in stamps else {"npy": stamps}
+
+    @property
+    def files(self) -> Sequence[pathlib.Path]:
+        mapped = (getattr(column.array, "filename", None) for column in self._flat)
+        return [pathlib.Path(file) for file in dict.fromkeys(mapped) if file is not None]
 
     def _stamps(self) -> list[Any] | None:
         found = [_stamp(column.array) for column in self._flat]

@@ -81,8 +81,12 @@ class Parquet(Source):
         return {name: row_spec(_shape(chosen), self._dtypes[name]) for name, chosen in self._columns.items()}
 
     @property
+    def files(self) -> Sequence[Path]:
+        return list(dict.fromkeys(block.file.path for block in self._blocks))
+
+    @property
     def identity(self) -> Any:
-        files = file_stamps(dict.fromkeys(block.file.path for block in self._blocks))
+        files = file_stamps(self.files)
         return None if files is None else {"parquet": files, "columns": self._columns}
 
     def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Where rows come from that are not in memory: what every source can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,11 @@ class Source(ABC):
     def identity(self) -> Any:
         """What tells its rows from all others, as JSON; None if nothing does. For :class:`isvi.data.Cached`."""
         return None
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """Files on this machine that its rows are in, all or some of them, to tell them from others."""
+        return ()
 
     def release(self) -> None:  # noqa: B027 (most sources hold nothing)
         """Let go of what was read. Called after every window."""

@@ -1,6 +1,7 @@
 """``isvi.fit``: from a model and data to an approximation of the posterior; ``isvi.resume``: going on with one."""
 
 import logging
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from isvi.model.model import Model
 from isvi.results.fit import Fit
 
 log = logging.getLogger("isvi")
+
+SEEN = "windows"
+"""What checkpoints call the sums of the windows of data that the run has read."""
 
 
 def fit(
@@ -72,7 +76,8 @@ def fit(
             go on with it; or a :class:`isvi.Checkpoint` to choose how often.
         callbacks: told about the fit while it runs, such as ``isvi.TensorBoard("logs/")``.
 
-    Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once.
+    Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once. SIGTERM
+    ends the process, as always; with a ``checkpoint``, after everything was saved (:class:`isvi.Checkpoint`).
     """
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
     setup = prepare(model, data, options, optimizer, num_samples)
@@ -81,14 +86,12 @@ def fit(
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
         return _finished(setup, run(setup, begin(setup, start), report), report)
-    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-    folder = Path(where.folder)
-    refuse_another_run(folder)
-    with Checkpoints(where) as checkpoints:
+    with _checkpoints(checkpoint, setup) as checkpoints:
+        refuse_another_run(checkpoints.run_folder)
         outcome = begin(setup, start)
-        checkpoints.save(outcome.state, outcome.notes(), wait=True)
-        write_identity(folder, _identity(setup))  # last: whoever is killed before can start again, after can resume
-        return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
+        checkpoints.begin(outcome.state, outcome.notes())
+        write_identity(checkpoints.run_folder, _identity(setup))  # last: killed before, it can start again
+        return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
 
 
 def resume(
@@ -116,8 +119,7 @@ def resume(
         optimizer: only if one was given to ``fit``, and then the same.
         progress, callbacks: as for ``fit``.
     """
-    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-    folder = Path(where.folder)
+    folder = Path(checkpoint.folder if isinstance(checkpoint, Checkpoint) else checkpoint)
     identity = read_identity(folder)
     given: dict[str, Any] = {"family": family, "algorithm": algorithm, "estimator": estimator}
     recorded = {
@@ -131,24 +133,35 @@ def resume(
         CheckpointError,
         f"{folder} is of another run, and this one cannot go on from it: {'; '.join(found)}.",
     )
-    with Checkpoints(where) as checkpoints:
+    with _checkpoints(checkpoint, setup) as checkpoints:
         start = setup.start()
-        outcome = Outcome.of(*checkpoints.restore(lambda notes: template(setup, start, notes)))
+        outcome, seen = checkpoints.restore(
+            lambda notes: template(setup, start, notes),
+            lambda state, notes: (Outcome.of(state, notes), {str(name): str(sum) for name, sum in notes[SEEN].items()}),
+        )
+        setup.dataset.expect(seen)
         log.info("going on from %s after %s model gradients", folder, f"{outcome.gradients:,}")
         report = reporters(progress, setup.budget, callbacks)
-        return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
+        return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
 
 
-def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | None = None) -> Fit:
+def _checkpoints(checkpoint: str | Path | Checkpoint, setup: Setup) -> Checkpoints:
+    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+    return Checkpoints(where, lambda: {SEEN: setup.dataset.seen})
+
+
+def _finished(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoints | None = None) -> Fit:
     """The result; or the error that ended the run, with the result attached."""
     params = outcome.loop.state.params
     own = params if outcome.fell_back_at is not None else setup.own(params)
     if outcome.status.good:
         outcome.status = endless(setup.approximation, own) or outcome.status
     fit = _fit(setup, outcome, own)
-    if folder is not None:
-        _save(fit, folder / "fit.isvi")
+    if checkpoints is not None:
+        checkpoints.guarded(lambda: fit.save(checkpoints.run_folder / "fit.isvi"), "the fit")
     report.end(fit)
+    if checkpoints is not None and outcome.signal == signal.SIGTERM and checkpoints.options.sigterm == "end":
+        signal.raise_signal(signal.SIGTERM)  # all is saved: now it ends the process, as it does without isvi
     if outcome.error is not None:  # the model or the data raised: so does fit, and what there is goes with it
         outcome.error.fit = fit  # type: ignore[attr-defined]
         raise outcome.error
@@ -176,11 +189,5 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
 
 
 def _identity(setup: Setup) -> dict[str, Any]:
-    return identify(vars(setup.options), setup.optimizer is None, setup.model, setup.dataset)
-
-
-def _save(fit: Fit, path: Path) -> None:
-    try:
-        fit.save(path)
-    except OSError as error:
-        log.warning("could not save the fit to %s (%s)", path, error)
+    coordinates = setup.approximation.coordinates
+    return identify(vars(setup.options), setup.optimizer is None, setup.model, setup.dataset, coordinates, setup.trial)

@@ -10,18 +10,25 @@ log = logging.getLogger("isvi")
 
 
 class Interruption:
-    """While it is entered, the first SIGINT (Ctrl-C) or SIGTERM is only noted; the next acts as it always does.
+    """While it is entered, the first SIGINT (Ctrl-C) is only noted, and SIGTERM too where there is something to save;
+    the next acts as it always does.
 
     Signals reach the main thread only: elsewhere this does nothing, and whoever runs the thread stops it.
+
+    Attributes:
+        reason: why to stop, in words.
+        number: the signal that was noted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sigterm: bool = True) -> None:
         self.reason: str | None = None
+        self.number: int | None = None
+        self._numbers = (signal.SIGINT, signal.SIGTERM) if sigterm else (signal.SIGINT,)
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in self._numbers:
                 before = signal.getsignal(number)
                 # Not where a signal is ignored, or handled by someone who installed it for a reason.
                 if before in (signal.default_int_handler, signal.SIG_DFL):
@@ -34,6 +41,7 @@ class Interruption:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._restore()
         by_hand = number == signal.SIGINT
+        self.number = number
         self.reason = "stopped by hand" if by_hand else "stopped by SIGTERM"
         log.warning("%s", "Stopping after this chunk of steps; Ctrl-C again stops at once." if by_hand else self.reason)
 

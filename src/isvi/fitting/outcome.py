@@ -30,6 +30,7 @@ class Outcome:
         skipped: steps not taken because the model, or the update, was not finite.
         gave_up: whether the method found that it is the wrong one here.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
+        signal: the signal that stopped it, if one did.
     """
 
     loop: LoopState
@@ -42,6 +43,7 @@ class Outcome:
     skipped: int = 0
     gave_up: bool = False
     error: Exception | None = None
+    signal: int | None = None
 
     @property
     def state(self) -> tuple[LoopState, Params]:
@@ -60,8 +62,14 @@ class Outcome:
     @classmethod
     def of(cls, state: tuple[LoopState, Params], notes: dict[str, Any]) -> "Outcome":
         """From a checkpoint."""
-        kept = {name: notes[name] for name in ("fell_back_at", "seconds", "compile_seconds", "skipped")}
-        return cls(*state, history=History(**notes["history"]), **kept)
+        return cls(
+            *state,
+            fell_back_at=None if notes["fell_back_at"] is None else int(notes["fell_back_at"]),
+            history=History.of(notes["history"]),
+            seconds=float(notes["seconds"]),
+            compile_seconds=float(notes["compile_seconds"]),
+            skipped=int(notes["skipped"]),
+        )
 
 
 def endless(approximation: Approximation, params: Params) -> Status | None:

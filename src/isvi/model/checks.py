@@ -1,7 +1,7 @@
 """Trying a model out before fitting it, so that mistakes are met at the door."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from typing import Any
 
@@ -119,8 +119,19 @@ class Trial:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
         if isinstance(self._target, ExternalTarget):
             _check_external_start(self._target, dataset, draws)
-        elif self._lowered is not None:
-            _require_finite(self._target, draws, self._lowered.compile()(draws, dataset.batch(0)))
+        else:
+            _require_finite(self._target, draws, self.parts(draws, dataset))
+
+    def parts(self, draws: jax.Array, dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Values and gradients of each density at ``DRAWS`` draws, on the first mini-batch; of a model on the host,
+        where an evaluation may be dear, those of the log joint at the first draw only."""
+        if self._compiled is None:
+            return {"log_joint": jax.device_get(self._target.values_and_gradients(draws[:1], dataset.batch(0)))}
+        return jax.device_get(self._compiled(draws, dataset.batch(0)))
+
+    @cached_property
+    def _compiled(self) -> jax.stages.Compiled | None:
+        return None if self._lowered is None else self._lowered.compile()
 
 
 def _check_external_start(target: ExternalTarget, dataset: Dataset, draws: jax.Array) -> None:
@@ -148,8 +159,8 @@ def _check_external_start(target: ExternalTarget, dataset: Dataset, draws: jax.A
         )
 
 
-def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[jax.Array, jax.Array]]) -> None:
-    for label, (values, gradients) in jax.device_get(parts).items():
+def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    for label, (values, gradients) in parts.items():
         if not np.isfinite(values).all():
             draw = int(np.argmin(np.isfinite(values)))
             _refuse_start(target, label, f"is {values[draw]}", draws[draw])
