@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
+from isvi.data.arrays import dtype_in_jax
 
 WINDOW_BYTES = 64_000_000
 """Size of a window, by default: long to read compared to what starting to read costs, small next to the memory
@@ -76,8 +77,8 @@ class Source(ABC):
 
 
 def row_spec(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """One row of an array, in JAX's precision."""
-    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
+    """One row of an array, as the model receives it."""
+    return jax.ShapeDtypeStruct(shape, dtype_in_jax(dtype))
 
 
 def file_stamps(paths: Iterable[str | PathLike]) -> list[Any] | None:

@@ -17,6 +17,7 @@ from isvi.estimators import EstimatorOptions
 from isvi.families import Family
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Callback, Reporters, reporters
+from isvi.fitting.interruption import ctrl_c_stays_itself
 from isvi.fitting.options import Options
 from isvi.fitting.outcome import Outcome, endless
 from isvi.fitting.run import begin, run, template
@@ -31,6 +32,7 @@ SEEN = "windows"
 """What checkpoints call the sums of the windows of data that the run has read."""
 
 
+@ctrl_c_stays_itself()
 def fit(
     model: Model | Bindable,
     data: Any = None,
@@ -94,6 +96,7 @@ def fit(
         return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
 
 
+@ctrl_c_stays_itself()
 def resume(
     checkpoint: str | Path | Checkpoint,
     model: Model | Bindable,

@@ -1,10 +1,15 @@
 """Ctrl-C: once to stop in good order, twice to stop at once."""
 
 import logging
+import re
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
+
+import jax
 
 log = logging.getLogger("isvi")
 
@@ -49,3 +54,15 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
+
+
+@contextmanager
+def ctrl_c_stays_itself() -> Iterator[None]:
+    """Inside a callback of a compiled program JAX makes an error of its own of KeyboardInterrupt, which a script would
+    take for the model's, and go on."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if re.search(r"^KeyboardInterrupt:?\s*$", str(error), re.MULTILINE):
+            raise KeyboardInterrupt from error
+        raise
