@@ -66,6 +66,10 @@ class Archive:
         found = self._archive.namelist()
         return [name[len(prefix) : -4] for name in found if name.startswith(prefix) and name.endswith(".npy")]
 
+    def num_bytes(self, prefix: str) -> int:
+        """Of the members whose names begin so."""
+        return sum(one.file_size for one in self._archive.infolist() if one.filename.startswith(prefix))
+
     def array(self, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
         """An array of real numbers, of this shape. The shape in its header is compared before anything is read."""
         member = self._member(f"{name}.npy")

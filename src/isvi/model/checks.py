@@ -69,6 +69,15 @@ def _used_latents(model: Model, label: str, density: Callable, values: dict, *ro
                 f"{label} asks for {asked!r}, which the model does not have: its {known}{columns}."
             ) from error
         raise
+    except TypeError as error:
+        by_name = "string indexing" in str(error) or "indices must be integers" in str(error)
+        if rows and not isinstance(rows[0], dict) and by_name:
+            raise ModelError(
+                f"{label} asks for columns by name, but the data have none: they are one array, or a tuple. Pass a "
+                "dict, isvi.fit(model, {'x': x, 'y': y}), or write the model for what there is."
+            ) from error
+        error.add_note(f"(raised while isvi traced {label}, before fitting)")
+        raise
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise ModelError(
             f"{label} cannot be compiled by JAX: write it with jax.numpy instead of numpy, without Python `if` or "

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
+from isvi.core.text import shown
 from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
@@ -183,7 +184,7 @@ class Fit:
         return plot_elbo({"isvi": self.history}, axes)
 
     def __repr__(self) -> str:
-        return f"Fit({', '.join(self.model.latents)}; {self.gradients:,} model gradients; {self.status})"
+        return f"Fit({shown(', '.join(self.model.latents))}; {self.gradients:,} model gradients; {self.status})"
 
     @cached_property
     def _moments_draws(self) -> dict[str, np.ndarray]:
