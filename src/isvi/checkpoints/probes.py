@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.coordinates import Coordinate, Coordinates
+from isvi.core.settings import users_settings
 from isvi.data.dataset import Dataset
 from isvi.model.checks import DRAWS, Trial
 from isvi.model.external import ExternalModel
@@ -43,7 +44,13 @@ def trace_digest(model: Model, dataset: Dataset) -> str | None:
 
 def _number(density: Callable[..., Any]) -> Callable[..., jax.Array]:
     """The density as one floating-point number, which it may be for a user who returns an array of one, or an int."""
-    return lambda *arguments: jnp.asarray(density(*arguments), jnp.result_type(float)).reshape(())
+
+    def number(*arguments: Any) -> jax.Array:
+        with users_settings():
+            found = density(*arguments)
+        return jnp.asarray(found, jnp.result_type(float)).reshape(())
+
+    return number
 
 
 def _add_constants(trace: Any, digest: Any) -> None:
@@ -63,8 +70,7 @@ def probe(trial: Trial, coordinates: Coordinates, dataset: Dataset) -> dict[str,
     first mini-batch. None stands for what is not finite."""
     points = _points(coordinates)
     direction = np.where(_uniform(coordinates.size, seed=DRAWS) < 0, -1.0, 1.0)
-    with jax.debug_nans(False):  # at these points a model may be what it likes
-        parts = trial.parts(jnp.asarray(points, jnp.result_type(float)), dataset)
+    parts = trial.parts(jnp.asarray(points, jnp.result_type(float)), dataset)
     found = {}
     for label, (values, gradients) in parts.items():
         lengths = np.linalg.norm(np.asarray(gradients, np.float64), axis=1)

@@ -27,6 +27,8 @@ class File(NamedTuple):
     path: Path
     metadata: Any
     schema: Any
+    stamp: Any
+    """Size and time of the last change, when it was described."""
 
 
 class Block(NamedTuple):
@@ -93,6 +95,11 @@ class Parquet(Source):
         file, row_group, first_row = self._blocks[block]
         names = list(dict.fromkeys(column for chosen in self._columns.values() for column in _listed(chosen)))
         done = 0
+        require(
+            file_stamps([file.path]) in (file.stamp, None),  # one that is not there any more is told below
+            DataError,
+            f"{file.path} has changed since it was opened. Do not write to files that a fit reads; start it again.",
+        )
         with _naming(file.path), _open(file) as opened:
             for batch in self._batches(opened, row_group, names):
                 first, last = max(start - done, 0), min(stop - done, batch.num_rows)
@@ -168,15 +175,18 @@ def _hidden(path: Path) -> bool:
 
 
 def _described(path: Path) -> File:
-    with _naming(path), _open(File(path, None, None)) as opened:
-        return File(path, opened.metadata, opened.schema_arrow)
+    stamp = file_stamps([path])
+    with _naming(path), _open(File(path, None, None, stamp)) as opened:
+        return File(path, opened.metadata, opened.schema_arrow, stamp)
 
 
 @contextmanager
 def _open(file: File) -> Iterator[Any]:
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(file.path, metadata=file.metadata, buffer_size=BUFFER_BYTES) as opened:
+    # Where the writer has put sums over the pages, they are compared: a flipped bit is an error, and no number.
+    options = {"buffer_size": BUFFER_BYTES, "page_checksum_verification": True}
+    with ParquetFile(file.path, metadata=file.metadata, **options) as opened:
         yield opened
 
 

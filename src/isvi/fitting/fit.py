@@ -13,6 +13,7 @@ from isvi.checkpoints.checkpoints import Checkpoint, Checkpoints
 from isvi.checkpoints.choices import from_json
 from isvi.checkpoints.identity import differences, identify, read_identity, refuse_another_run, write_identity
 from isvi.core.errors import CheckpointError, require
+from isvi.core.settings import own_settings
 from isvi.estimators import EstimatorOptions
 from isvi.families import Family
 from isvi.families.base import Params
@@ -32,6 +33,7 @@ SEEN = "windows"
 """What checkpoints call the sums of the windows of data that the run has read."""
 
 
+@own_settings()
 @ctrl_c_stays_itself()
 def fit(
     model: Model | Bindable,
@@ -96,6 +98,7 @@ def fit(
         return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
 
 
+@own_settings()
 @ctrl_c_stays_itself()
 def resume(
     checkpoint: str | Path | Checkpoint,

@@ -11,6 +11,7 @@ import numpy as np
 
 from isvi.core.compiling import compiled_once, operations
 from isvi.core.errors import ConfigurationError, IsviError, ModelError, require
+from isvi.core.settings import users_settings
 from isvi.data.dataset import Batch, Dataset
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.gradient_check import check_gradient, in_double_precision
@@ -57,7 +58,8 @@ def check_model(model: Model, dataset: Dataset) -> None:
 def _used_latents(model: Model, label: str, density: Callable, values: dict, *rows: Any) -> set[str]:
     """The latents that a density depends on, found by tracing it."""
     try:
-        jaxpr, result = jax.make_jaxpr(density, return_shape=True)(values, *rows)
+        with users_settings():
+            jaxpr, result = jax.make_jaxpr(density, return_shape=True)(values, *rows)
     except IsviError:
         raise
     except KeyError as error:

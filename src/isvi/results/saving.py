@@ -16,6 +16,7 @@ import numpy as np
 
 from isvi.core.archives import Archive, write_archive
 from isvi.core.errors import CheckpointError, ConfigurationError, require
+from isvi.core.settings import own_settings
 from isvi.data.opening import Data, open_data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
@@ -48,6 +49,7 @@ def save(fit: Fit, path: Path) -> None:
     write_archive(path, ("fit.json", _described(fit)), arrays, compress=True)
 
 
+@own_settings()
 def load(path: str | Path, model: Model | Bindable | None = None, data: Any = None) -> Fit:
     """Read a fit that was saved. What needs only the approximation works at once: draws, summaries, log densities.
 
