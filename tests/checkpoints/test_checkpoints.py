@@ -83,7 +83,9 @@ def test_the_users_optimizer_is_passed_again(tmp_path):
 
 
 def test_a_finished_run_resumes_to_itself(tmp_path):
-    whole = run({"algorithm": isvi.SGD()}, checkpoint=tmp_path)
+    """Also one whose options were numbers of NumPy's."""
+    options = {"algorithm": isvi.SGD(), "seed": np.int64(3), "budget": np.int32(400), "initial_scale": np.float64(0.1)}
+    whole = run(options, checkpoint=tmp_path)
     again = isvi.resume(tmp_path, regression.model(), regression.data())
     assert same_bits(again, whole)
     assert again.seconds == whole.seconds

@@ -45,6 +45,19 @@ def test_in_a_file_that_is_written_to_while_it_is_read(tmp_path):
         rows_of(source)
 
 
+def test_windows_of_a_cache_that_were_swapped(tmp_path):
+    """Whole and undamaged, but in each other's place."""
+    np.save(tmp_path / "y.npy", np.random.default_rng(0).normal(size=400))
+    source = isvi.data.Npy({"y": tmp_path / "y.npy"}, window_bytes=1)
+    expected = rows_of(Cached(source, tmp_path / "cache"))
+    one, other = (next((tmp_path / "cache").glob(f"*/window-{number}")) for number in (0, 1))
+    contents = one.read_bytes(), other.read_bytes()
+    assert len(contents[0]) == len(contents[1])
+    one.write_bytes(contents[1])
+    other.write_bytes(contents[0])
+    np.testing.assert_array_equal(rows_of(Cached(source, tmp_path / "cache")), expected)
+
+
 def test_in_the_cache_at_any_place(tmp_path):
     """Each byte in turn, of the values and of the sums behind them: the rows are those of the source."""
     np.save(tmp_path / "y.npy", np.random.default_rng(0).normal(size=100))

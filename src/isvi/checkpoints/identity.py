@@ -137,7 +137,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
     )
     try:
         found = json.loads((folder / FILE).read_text())
-    except ValueError as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"{folder / FILE} is damaged: {error}.") from None
     require(
         isinstance(found, dict) and found.get("format") == FORMAT and isinstance(found.get("options"), dict),

@@ -86,17 +86,21 @@ def same_values(before: Any, now: Mapping[str, list[list[float | None]]], precis
         return False
     tolerance = TOLERANCE.get(precision, TOLERANCE["float32"])
     return all(
-        len(before[label]) == len(rows)
+        isinstance(before[label], list)
+        and len(before[label]) == len(rows)
         and all(_close(old, new, tolerance) for old, new in zip(before[label], rows, strict=True))
         for label, rows in now.items()
     )
 
 
-def _close(before: list[float | None], now: list[float | None], tolerance: float) -> bool:
-    """What is compared is small next to the larger of the value and the gradient."""
+def _close(before: Any, now: list[float | None], tolerance: float) -> bool:
+    """What is compared is small next to the larger of the value and the gradient. What was there before may be
+    anything, if somebody edited it."""
+    if not isinstance(before, list) or len(before) != len(now):
+        return False
     scale = max((abs(number) for number in now if number is not None), default=0.0)
-    return len(before) == len(now) and all(
-        old is new or (old is not None and new is not None and abs(old - new) <= tolerance * scale)
+    return all(
+        old is new or (type(old) in (int, float) and new is not None and abs(old - new) <= tolerance * scale)
         for old, new in zip(before, now, strict=True)
     )
 

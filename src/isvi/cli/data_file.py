@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from isvi.core.errors import ConfigurationError, DataError, require
+from isvi.core.errors import ConfigurationError, DataError, first_line, require
 from isvi.core.extras import import_extra
 from isvi.data import Cached, Npy, Parquet, Source, Zarr
 from isvi.data.tables import as_array, as_columns
@@ -48,7 +48,7 @@ def _csv(path: Path, columns: Any) -> dict[str, np.ndarray]:
     try:
         table = csv.read_csv(path)
     except Exception as error:  # pyarrow's own, of several kinds
-        raise DataError(f"{path} cannot be read as CSV: {_line(error)}.") from None
+        raise DataError(f"{path} cannot be read as CSV: {first_line(error)}.") from None
     return _chosen(_columns(table, path), columns, path)
 
 
@@ -61,7 +61,7 @@ def _arrow(path: Path, columns: Any) -> dict[str, Any]:
         except Exception:  # a stream, which has no footer
             table = ipc.open_stream(path.read_bytes()).read_all()
     except Exception as error:  # pyarrow's own, of several kinds
-        raise DataError(f"{path} cannot be read as an Arrow file: {_line(error)}.") from None
+        raise DataError(f"{path} cannot be read as an Arrow file: {first_line(error)}.") from None
     return _chosen(_columns(table, path), columns, path)
 
 
@@ -83,19 +83,15 @@ def _columns(table: Any, path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from None
 
 
-def _line(error: Exception) -> str:
-    """The first line of what somebody else's reader says."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
 def _npz(path: Path, columns: Any) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here: what NumPy opens itself it leaves open if it cannot read it.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return _chosen({name: archive[name] for name in archive.files}, columns, path)
     except DataError:
         raise
     except Exception as error:  # of NumPy, of zipfile, of zlib
-        raise DataError(f"{path} cannot be read as .npz: {_line(error)}.") from None
+        raise DataError(f"{path} cannot be read as .npz: {first_line(error)}.") from None
 
 
 def _chosen(arrays: Mapping[str, np.ndarray], columns: Any, path: Path) -> dict[str, np.ndarray]:
@@ -121,4 +117,4 @@ def _side_by_side(columns: list[np.ndarray], name: str, path: Path) -> np.ndarra
     try:
         return np.stack(columns, axis=1)
     except ValueError as error:
-        raise DataError(f"the columns of {name!r} in {path} cannot be put side by side: {_line(error)}.") from None
+        raise DataError(f"the columns of {name!r} in {path} cannot be put side by side: {first_line(error)}.") from None

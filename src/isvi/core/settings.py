@@ -47,7 +47,8 @@ def own_settings() -> Iterator[None]:
 @contextmanager
 def users_settings() -> Iterator[None]:
     """While it is entered, what the user had set holds again: for the user's own functions. But not where isvi
-    evaluates them in double precision, and constants of the user's are still in single: the two must be allowed to meet."""
+    evaluates them in double precision, and constants of the user's are still in single: the two must be allowed to
+    meet."""
     users = _users.get()
     if users is not None and users.double != Strictness.now().double:
         users = users._replace(dtype_promotion=DEFAULT.dtype_promotion)

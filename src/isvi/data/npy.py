@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from isvi.core.errors import ConfigurationError, DataError
+from isvi.core.errors import ConfigurationError, DataError, first_line
 from isvi.data.sliced import Column, SlicedArrays
 from isvi.data.source import WINDOW_BYTES, file_stamps
 
@@ -81,8 +81,8 @@ def _stamp(array: np.ndarray) -> list[Any] | None:
 def _opened(path: Path) -> np.ndarray:
     try:
         opened = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be opened as a .npy file: {error}") from error
+    except Exception as error:  # its header is parsed as Python, which may end in any way
+        raise DataError(f"{path} cannot be opened as a .npy file: {first_line(error)}") from error
     if not isinstance(opened, np.ndarray):
         opened.close()
         raise DataError(f"{path} holds several arrays (.npz). Save each with numpy.save, in a file of its own.")

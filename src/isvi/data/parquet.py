@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isvi.core.errors import DataError, require
+from isvi.core.errors import DataError, first_line, require
 from isvi.core.extras import import_extra
 from isvi.data.arrays import checked_values
 from isvi.data.parquet_schema import Columns, checked_columns, column_types
@@ -201,7 +201,7 @@ def _naming(path: Path) -> Iterator[None]:
         raise DataError(f"There is no file {path}.") from error
     except (ArrowException, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as a Parquet file; it may be damaged or cut short. pyarrow said: {error}"
+            f"{path} cannot be read as a Parquet file; it may be damaged or cut short. pyarrow: {first_line(error)}"
         ) from error
 
 

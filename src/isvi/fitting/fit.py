@@ -3,6 +3,7 @@
 import logging
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import optax
 
 from isvi.algorithms import AlgorithmOptions
 from isvi.checkpoints.checkpoints import Checkpoint, Checkpoints
-from isvi.checkpoints.choices import from_json
+from isvi.checkpoints.choices import restored
 from isvi.checkpoints.identity import differences, identify, read_identity, refuse_another_run, write_identity
 from isvi.core.errors import CheckpointError, require
 from isvi.core.settings import own_settings
@@ -128,10 +129,10 @@ def resume(
     folder = Path(checkpoint.folder if isinstance(checkpoint, Checkpoint) else checkpoint)
     identity = read_identity(folder)
     given: dict[str, Any] = {"family": family, "algorithm": algorithm, "estimator": estimator}
-    recorded = {
-        name: given[name] if given.get(name) is not None else from_json(value)
-        for name, value in identity["options"].items()
-    }
+    try:
+        recorded = restored(identity["options"], [field.name for field in fields(Options)], given)
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder} cannot be resumed: {error}") from None
     setup = prepare(model, data, Options(**recorded), optimizer)
     found = differences(identity, _identity(setup))
     require(

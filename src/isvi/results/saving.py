@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.archives import Archive, write_archive
-from isvi.core.errors import CheckpointError, ConfigurationError, require
+from isvi.core.errors import CheckpointError, ConfigurationError, first_line, require
 from isvi.core.settings import own_settings
 from isvi.data.opening import Data, open_data
 from isvi.families.approximation import Approximation
@@ -116,9 +116,8 @@ def _read(path: Path) -> Saved:
     except MemoryError:
         raise CheckpointError(f"{path} needs more memory than there is.") from None
     except Exception as error:  # whatever a damaged file makes a reader raise
-        said = str(error).strip().splitlines() or [type(error).__name__]
         raise CheckpointError(
-            f"{path} is damaged, or not a fit that this version of isvi can read: {said[0].rstrip('.')}."
+            f"{path} is damaged, or not a fit that this version of isvi can read: {first_line(error)}."
         ) from None
 
 
