@@ -47,6 +47,7 @@ def _csv(path: Path, columns: Any) -> dict[str, np.ndarray]:
     csv = import_extra("pyarrow.csv", "parquet", "reading CSV")
     try:
         table = csv.read_csv(path)
+        table.column_names  # noqa: B018 (names that are no text raise)
     except Exception as error:  # pyarrow's own, of several kinds
         raise DataError(f"{path} cannot be read as CSV: {first_line(error)}.") from None
     return _chosen(_columns(table, path), columns, path)
@@ -60,6 +61,7 @@ def _arrow(path: Path, columns: Any) -> dict[str, Any]:
             table = feather.read_table(path)
         except Exception:  # a stream, which has no footer
             table = ipc.open_stream(path.read_bytes()).read_all()
+        table.column_names  # noqa: B018 (likewise)
     except Exception as error:  # pyarrow's own, of several kinds
         raise DataError(f"{path} cannot be read as an Arrow file: {first_line(error)}.") from None
     return _chosen(_columns(table, path), columns, path)

@@ -177,6 +177,9 @@ def _hidden(path: Path) -> bool:
 def _described(path: Path) -> File:
     stamp = file_stamps([path])
     with _naming(path), _open(File(path, None, None, stamp)) as opened:
+        require(
+            len(opened.schema_arrow.names) > 0, DataError, f"{path} has no columns."
+        )  # names that are no text raise
         return File(path, opened.metadata, opened.schema_arrow, stamp)
 
 
@@ -199,9 +202,10 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(f"There is no file {path}.") from error
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, UnicodeError) as error:
         raise DataError(
-            f"{path} cannot be read as a Parquet file; it may be damaged or cut short. pyarrow: {first_line(error)}"
+            f"{path} cannot be read as a Parquet file; it may be damaged or cut short. pyarrow said: "
+            f"{first_line(error)}"
         ) from error
 
 
