@@ -46,7 +46,8 @@ def fit(
         typer.Argument(help="Python file that defines `model`: an isvi.Model, or a NumPyro model function."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Parquet (a file or folder), CSV, .npz, .npy or Zarr; none for a bare density.")
+        Path | None,
+        typer.Option(help="Parquet (a file or folder), CSV, Arrow, .npz, .npy or Zarr; none for a bare density."),
     ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for decoded data that are larger than memory, so that passes are quick.")
