@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -66,8 +67,8 @@ def test_stopping_in_the_middle_of_a_row_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("isvi.fitting.driver.ROWS_OF_HISTORY", 5)
     options = {"algorithm": isvi.ISGD(), "budget": 40}
     whole = run(options, checkpoint=isvi.Checkpoint(tmp_path, every=0.0, keep=1000))
-    for number in sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir())[22:]:
-        shutil.rmtree(tmp_path / "checkpoints" / str(number))
+    for late in sorted((tmp_path / "checkpoints").iterdir())[22:]:
+        late.unlink()
     assert same_bits(isvi.resume(tmp_path, regression.model(), regression.data()), whole)
 
 
@@ -82,7 +83,9 @@ def test_the_users_optimizer_is_passed_again(tmp_path):
 
 
 def test_a_finished_run_resumes_to_itself(tmp_path):
-    whole = run({"algorithm": isvi.SGD()}, checkpoint=tmp_path)
+    """Also one whose options were numbers of NumPy's."""
+    options = {"algorithm": isvi.SGD(), "seed": np.int64(3), "budget": np.int32(400), "initial_scale": np.float64(0.1)}
+    whole = run(options, checkpoint=tmp_path)
     again = isvi.resume(tmp_path, regression.model(), regression.data())
     assert same_bits(again, whole)
     assert again.seconds == whole.seconds
@@ -132,12 +135,10 @@ def truncate(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, truncate, Path.unlink], ids=["flipped", "truncated", "missing"])
 def test_a_damaged_checkpoint_is_passed_over(copied, damage, caplog):
-    """Every file of the newest in turn would be slow: the largest, which holds the arrays, and the notes."""
-    files = [path for path in newest(copied).rglob("*") if path.is_file()]
-    damage(max(files, key=lambda path: path.stat().st_size))
+    damage(newest(copied))
     with caplog.at_level(logging.WARNING, "isvi"):
         resumed = isvi.resume(copied, regression.model(), regression.data())
-    assert "cannot be used" in caplog.text
+    assert ("cannot be used" in caplog.text) == (damage is not Path.unlink)
     assert same_bits(resumed, run({"algorithm": isvi.SGD()}))
 
 
@@ -173,7 +174,7 @@ def another_row() -> dict:
     ("model", "data", "options", "message"),
     [
         (other_prior(), regression.data(), {}, "model: its log densities compute something else"),
-        (regression.model(), another_row(), {}, "data: digest"),
+        (regression.model(), another_row(), {}, "data: sum of the values"),
         (regression.model(), {k: v[:-1] for k, v in regression.data().items()}, {}, "data: rows was 130 and is 129"),
         (
             regression.model(),
@@ -201,8 +202,12 @@ def test_a_folder_without_a_run(tmp_path):
 
 
 def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch, caplog):
-    def full(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
+    write, done = Checkpoints._write, []
+
+    def full(*arguments: Any) -> None:
+        if done:
+            raise OSError(28, "No space left on device")
+        done.append(write(*arguments))
 
     monkeypatch.setattr(Checkpoints, "_write", full)
     options = {"algorithm": isvi.SGD()}

@@ -1,5 +1,6 @@
 """Sources that cannot be used say so: with file, row and column, at the start or when the rows are met."""
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -115,8 +116,10 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         Parquet(folder)
     (folder / "1.parquet").write_bytes(whole)
     source = Parquet(folder, window_bytes=1)
-    # The same length and description, but the pages are overwritten.
+    # The same length, time and description, but the pages are overwritten, as by a bad disk.
+    before = (folder / "1.parquet").stat()
     (folder / "1.parquet").write_bytes(whole[:4] + b"\xff" * (len(whole) - 2004) + whole[-2000:])
+    os.utime(folder / "1.parquet", ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(isvi.DataError, match=says("1.parquet cannot be read as a Parquet file")):
         read_all(source)
     (folder / "1.parquet").unlink()

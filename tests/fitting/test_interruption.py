@@ -8,19 +8,28 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
+from jax.scipy.stats import norm
 from support import interrupted_fit
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import isvi
 from isvi.fitting.interruption import Interruption
+from isvi.fitting.threads import one_blas_thread
 
 
 def interrupted(number: signal.Signals, times: int, folder: Path) -> dict:
     """In a process of its own: a signal goes to the whole process, and the one that runs the tests has others to do."""
-    command = [sys.executable, interrupted_fit.__file__, str(int(number)), str(times), str(folder)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = started(number, times, folder, "return")
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
+
+
+def started(number: signal.Signals, times: int, folder: Path, sigterm: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, interrupted_fit.__file__, str(int(number)), str(times), str(folder), sigterm]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, "by hand"), (signal.SIGTERM, "SIGTERM")])
@@ -32,6 +41,21 @@ def test_once_returns_what_there_is_and_saves_it(number, words, tmp_path):
     assert ended["restored"]
     assert isvi.load(tmp_path).gradients == ended["gradients"]
     assert isvi.resume(tmp_path, interrupted_fit.model(), interrupted_fit.data()).gradients == 400
+
+
+def test_sigterm_saves_and_then_ends_the_process(tmp_path):
+    """As it would have without isvi: a script does not go on with its next fit."""
+    ran = started(signal.SIGTERM, 1, tmp_path, "end")
+    assert ran.returncode == -signal.SIGTERM
+    assert ran.stdout == ""
+    assert 80 <= isvi.load(tmp_path).gradients < 400
+    assert isvi.resume(tmp_path, interrupted_fit.model(), interrupted_fit.data()).gradients == 400
+
+
+def test_sigterm_is_left_alone_where_nothing_can_be_saved(usual_handler):
+    before = signal.getsignal(signal.SIGTERM)
+    with Interruption(sigterm=False):
+        assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_twice_stops_at_once(tmp_path):
@@ -46,6 +70,46 @@ def usual_handler() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("call", [2, 60], ids=["while the start is tried", "while it runs"])
+def test_ctrl_c_inside_a_callback_of_jax_is_not_swallowed(call, usual_handler):
+    """JAX makes an error of its own of it, which ``except Exception`` would catch."""
+    calls = []
+
+    def on_host(w: np.ndarray) -> np.ndarray:
+        calls.append(w)
+        if len(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return np.float32(0)
+
+    def log_prior(z):
+        shape = jax.ShapeDtypeStruct((), np.float32)
+        fixed = jax.lax.stop_gradient(z["w"])
+        return norm.logpdf(z["w"]) + jax.pure_callback(on_host, shape, fixed, vmap_method="sequential")
+
+    with pytest.raises(KeyboardInterrupt):
+        isvi.fit(isvi.Model({"w": isvi.real()}, log_prior), algorithm=isvi.SGD(), budget=100, progress=False)
+    assert len(calls) == call
+
+
+def blas_threads() -> list[int]:
+    return [found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"]
+
+
+def test_blas_has_its_threads_back_after_fits_in_two_threads():
+    """One begins before the other has ended, and ends before it."""
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        one, other = one_blas_thread(), one_blas_thread()
+        for step in (one.__enter__, other.__enter__):
+            step()
+            assert set(blas_threads()) == {1}
+        one.__exit__(None, None, None)
+        assert set(blas_threads()) == {1}
+        other.__exit__(None, None, None)
+        assert blas_threads() == before
 
 
 def test_signals_are_noted_while_it_is_entered(usual_handler):

@@ -1,6 +1,7 @@
-"""A fit that sends itself signals, in a process of its own: ``python interrupted_fit.py SIGNAL TIMES FOLDER``.
+"""A fit that sends itself signals, in a process of its own: ``python interrupted_fit.py SIGNAL TIMES FOLDER SIGTERM``.
 
-Prints, as JSON, how it ended, and whether the signals' handlers are those from before.
+``SIGTERM`` says what follows that signal: ``end`` or ``return``. Prints, as JSON, how it ended, and whether the
+signals' handlers are those from before.
 """
 
 import json
@@ -8,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from typing import Literal
 
 import numpy as np
 from jax.scipy.stats import norm
@@ -51,10 +53,11 @@ def as_in_a_terminal() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def main(number: int, times: int, folder: str) -> dict[str, object]:
+def main(number: int, times: int, folder: str, sigterm: Literal["end", "return"]) -> dict[str, object]:
+    where = isvi.Checkpoint(folder, sigterm=sigterm)
     try:
         fit = isvi.fit(
-            model(), data(), algorithm=isvi.SGD(), budget=400, callbacks=[Signals(number, times)], checkpoint=folder
+            model(), data(), algorithm=isvi.SGD(), budget=400, callbacks=[Signals(number, times)], checkpoint=where
         )
     except KeyboardInterrupt:
         return {"raised": True}
@@ -63,6 +66,6 @@ def main(number: int, times: int, folder: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     as_in_a_terminal()
-    ended = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    ended = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])  # type: ignore[arg-type]
     restored = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     print(json.dumps({**ended, "restored": restored and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL}))

@@ -60,7 +60,7 @@ def demo(
             break
     demo_output.print_comparison(console, ours, sgd)
     path = demo_output.save_figure(output, ours, sgd)
-    console.print(f"\nFigure: {path}")
+    console.print(f"\nFigure: {path}", markup=False)
 
 
 def _plain_sgd(problem: "LogisticRegression", budget: int) -> "Fit":

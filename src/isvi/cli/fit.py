@@ -1,6 +1,5 @@
 """``isvi fit``: fit the model in a file to the data in another."""
 
-import logging
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isvi.cli.exits import fit_exit_code
-from isvi.cli.plain import as_json_text
+from isvi.cli.plain import log_to_stderr, print_json, say
 from isvi.core.errors import CheckpointError, require
 
 if TYPE_CHECKING:
@@ -47,7 +46,8 @@ def fit(
         typer.Argument(help="Python file that defines `model`: an isvi.Model, or a NumPyro model function."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Parquet (a file or folder), CSV, .npz, .npy or Zarr; none for a bare density.")
+        Path | None,
+        typer.Option(help="Parquet (a file or folder), CSV, Arrow, .npz, .npy or Zarr; none for a bare density."),
     ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for decoded data that are larger than memory, so that passes are quick.")
@@ -64,7 +64,7 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Fit a model to data, with checkpoints. Exits with 0 if the fit converged or used its budget, and is finite."""
-    logging.basicConfig(format="isvi: %(message)s", level=logging.WARNING)
+    log_to_stderr()
     progress = False if quiet else True if not sys.stderr.isatty() else None
     if resume is not None:
         result = _resumed(resume, model, data, cache, checkpoint_every, progress)
@@ -85,7 +85,7 @@ def fit(
         folder = out
     _show(result, folder, as_json)
     if not result.finite:
-        typer.echo(f"isvi: {NOT_FINITE}", err=True)
+        say(f"isvi: {NOT_FINITE}", err=True)
     raise typer.Exit(fit_exit_code(result))
 
 
@@ -99,6 +99,7 @@ def _fitted(
     **options: Any,
 ) -> "Fit":
     import isvi
+    from isvi.checkpoints.lock import RunLock
     from isvi.cli.data_file import open_data_file
     from isvi.cli.model_file import load_model_file
     from isvi.cli.run_folder import Command
@@ -111,8 +112,10 @@ def _fitted(
     loaded = load_model_file(model)
     rows = None if data is None else open_data_file(data, loaded.columns, cache)
     found, kept = (None if path is None else str(path.resolve()) for path in (data, cache))
-    Command(str(model.resolve()), loaded.digest, found, kept).write(out)
-    return isvi.fit(loaded.model, rows, checkpoint=isvi.Checkpoint(out, every), progress=progress, **options)
+    where = isvi.Checkpoint(out, every, sigterm="return")
+    with RunLock(out):
+        Command(str(model.resolve()), loaded.digest, found, kept).write(out)
+        return isvi.fit(loaded.model, rows, checkpoint=where, progress=progress, **options)
 
 
 def _resumed(
@@ -122,7 +125,7 @@ def _resumed(
     from isvi.cli.files import opened
 
     loaded, rows = opened(folder, model, data, cache)
-    return isvi.resume(isvi.Checkpoint(folder, every), loaded, rows, progress=progress)
+    return isvi.resume(isvi.Checkpoint(folder, every, sigterm="return"), loaded, rows, progress=progress)
 
 
 def _family(name: FamilyName | None) -> Any:
@@ -146,12 +149,12 @@ def _algorithm(name: AlgorithmName) -> Any:
 
 def _show(result: "Fit", folder: Path, as_json: bool) -> None:
     if as_json:
-        typer.echo(as_json_text(described(result, folder)))
+        print_json(described(result, folder))
     else:
-        typer.echo(result.summary())
-        typer.echo(f"saved in {folder}: isvi summary {folder}, isvi diagnose {folder}")
+        say(result.summary())
+        say(f"saved in {folder}: isvi summary {folder}, isvi diagnose {folder}")
         if result.status.kind == "interrupted":
-            typer.echo(f"go on with it: isvi fit --resume {folder}")
+            say(f"go on with it: isvi fit --resume {folder}")
 
 
 def described(result: "Fit", folder: Path) -> dict[str, Any]:

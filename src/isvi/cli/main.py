@@ -1,13 +1,16 @@
 """The command ``isvi``."""
 
+import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
 
 from isvi.cli.demo import demo
-from isvi.cli.exits import REFUSED
+from isvi.cli.exits import DONE, INTERRUPTED, REFUSED, USAGE
 from isvi.cli.fit import fit
+from isvi.cli.plain import num_answers, only_json, print_json, say
 from isvi.cli.saved import diagnose, summary
 from isvi.core.errors import IsviError
 
@@ -17,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # names in messages may look like markup
 )
 for command in (fit, summary, diagnose, demo):
     app.command()(command)
@@ -41,9 +45,34 @@ def _options(
 
 def main() -> None:
     """The entry point. What isvi refuses on purpose is told in one message, with exit code 1; a wrong option
-    exits with 2, and anything else is a bug and keeps its traceback."""
+    exits with 2, and anything else is a bug, or the model's, and keeps its traceback."""
+    if "--json" in sys.argv[1:] and "--help" not in sys.argv[1:]:
+        sys.exit(_in_json())
     try:
         app()
     except IsviError as error:
-        typer.echo(f"isvi: {error}", err=True)
+        say(f"isvi: {error}", err=True)
         sys.exit(REFUSED)
+    except BrokenPipeError:  # who reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(REFUSED)
+
+
+def _in_json() -> int:
+    """One JSON object on standard output, however the command ends; all other text on standard error."""
+    said = num_answers()
+    with only_json():
+        try:
+            code = int(app(standalone_mode=False) or DONE)
+            kind, message = "Interrupted" if code == INTERRUPTED else "Error", "stopped before there was a result"
+        except IsviError as error:
+            code, kind, message = REFUSED, type(error).__name__, str(error)
+            say(f"isvi: {message}", err=True)
+        except Exception as error:
+            usage = getattr(error, "format_message", None)  # of what typer refuses
+            code, kind = (USAGE, "UsageError") if usage else (REFUSED, type(error).__name__)
+            message = usage() if usage else str(error)
+            say(f"isvi: {message}" if usage else traceback.format_exc(), err=True)
+        if num_answers() == said:
+            print_json({"error": kind, "message": message})
+    return code

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from isvi.checkpoints.lock import cannot_write
 from isvi.core.errors import CheckpointError, require
 from isvi.core.files import write_atomically
 
@@ -20,8 +21,10 @@ class Command:
     cache: str | None = None
 
     def write(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FILE, json.dumps(asdict(self), indent=2).encode())
+        try:
+            write_atomically(folder / FILE, json.dumps(asdict(self), indent=2).encode())
+        except OSError as error:
+            raise cannot_write(folder, error) from None
 
     @classmethod
     def read(cls, folder: Path) -> "Command":
@@ -31,9 +34,16 @@ class Command:
             f"{folder} was not made by `isvi fit`: there is no {FILE} in it. Use isvi.resume or isvi.load from Python.",
         )
         try:
-            return cls(**json.loads((folder / FILE).read_text()))
-        except (ValueError, TypeError) as error:
+            command = cls(**json.loads((folder / FILE).read_text()))
+        except (ValueError, TypeError, OSError, RecursionError) as error:
             raise CheckpointError(f"{folder / FILE} is damaged: {error}.") from None
+        texts = (command.model, command.model_digest, command.data or "", command.cache or "")
+        require(
+            all(isinstance(text, str) and "\0" not in text for text in texts),
+            CheckpointError,
+            f"{folder / FILE} is damaged: it must name files.",
+        )
+        return command
 
     def check_model(self, digest: str) -> None:
         require(

@@ -7,7 +7,7 @@ import typer
 
 from isvi.cli.exits import DONE, POOR
 from isvi.cli.fit import described
-from isvi.cli.plain import as_json_text
+from isvi.cli.plain import print_json, say
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run, or a file that fit.save wrote.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
@@ -20,7 +20,10 @@ def summary(
     import isvi
 
     fit = isvi.load(run)
-    typer.echo(as_json_text(described(fit, run)) if as_json else fit.summary(rows))
+    if as_json:
+        print_json(described(fit, run))
+    else:
+        say(fit.summary(rows))
 
 
 def diagnose(
@@ -36,5 +39,8 @@ def diagnose(
 
     fit = isvi.load(run, *opened(run, model, data))
     diagnosis = fit.diagnose(draws)
-    typer.echo(as_json_text(diagnosis.to_dict()) if as_json else diagnosis)
+    if as_json:
+        print_json(diagnosis.to_dict())
+    else:
+        say(diagnosis)
     raise typer.Exit(POOR if diagnosis.verdict == "poor" else DONE)

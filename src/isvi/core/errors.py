@@ -25,3 +25,8 @@ def require(condition: bool, error: type[IsviError], message: str) -> None:
     """Raise ``error(message)`` unless the condition holds."""
     if not condition:
         raise error(message)
+
+
+def first_line(error: Exception) -> str:
+    """What somebody else's error says, in one line and without the full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,5 +1,6 @@
 """Checking what the user passed as data, before anything is computed from it."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,16 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.errors import DataError, require
+from isvi.data.tables import as_array, as_columns
+
+log = logging.getLogger("isvi")
 
 
 def checked_arrays(data: Any, missing: bool = False) -> tuple[Any, int]:
     """The data as a pytree of NumPy arrays with a common number of rows, and that number.
 
-    Takes a dict or tuple of arrays (NumPy, JAX, lists, pandas columns), one array, or a pandas DataFrame. NaN is
-    refused unless values may be ``missing``.
+    Takes a dict or tuple of arrays (NumPy, JAX, lists, columns of pandas, polars or Arrow), one array, or a table of
+    one of these libraries. NaN is refused unless values may be ``missing``.
     """
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        data = {str(column): data[column] for column in data.columns}
+    data = as_columns(data)
     if isinstance(data, Mapping):
         arrays: Any = {name: _checked(column, f"data[{name!r}]", missing) for name, column in data.items()}
     elif isinstance(data, tuple):
@@ -53,7 +56,9 @@ def _named_lengths(arrays: Any) -> dict[str, int]:
 
 def _checked(column: Any, name: str, missing: bool) -> np.ndarray:
     try:
-        array = np.asarray(column)
+        array = as_array(column, name)
+    except DataError:
+        raise
     except ValueError as error:
         raise DataError(
             f"{name} must be an array with rows of equal shape; numpy could not make one of it: {error}. "
@@ -61,6 +66,8 @@ def _checked(column: Any, name: str, missing: bool) -> np.ndarray:
         ) from None
     require_numbers(array.dtype, name)
     require(array.ndim >= 1, DataError, f"{name} must be an array with rows; got the scalar {column!r}.")
+    if array.dtype.kind in "iu" and array.dtype.itemsize < dtype_in_jax(array.dtype).itemsize:
+        log.info("%s holds %s, in which 2 * y - 1 may wrap around: taken as longer integers", name, array.dtype)
     return checked_values(array, name, missing=missing)
 
 
@@ -103,9 +110,18 @@ def _require_finite(array: np.ndarray, name: str, first_row: int | None, missing
     )
 
 
+def dtype_in_jax(dtype: Any) -> np.dtype:
+    """What rows of this type are given to the model as: in JAX's precision, and no integers that wrap around. In
+    ``2 * y - 1`` a 0 of type uint8 becomes 255, and of uint32 4,294,967,295; int32 holds what both mean."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "u" or (dtype.kind == "i" and dtype.itemsize < 4):
+        dtype = np.dtype(np.int32 if dtype.itemsize < 4 else np.int64)
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
 def _in_jax_precision(array: np.ndarray, name: str) -> np.ndarray:
-    """Cast to what JAX will use anyway, but never let an integer or a large float change its value silently."""
-    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    """Cast to what the model will receive, but never let an integer or a large float change its value silently."""
+    dtype = dtype_in_jax(array.dtype)
     if dtype == array.dtype:
         return array
     if array.dtype.kind in "iu":

@@ -1,6 +1,5 @@
 """Batches that something else makes: a loader, a sequence of batches."""
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.data.arrays import checked_arrays
+from isvi.data.checksums import checksum
 from isvi.data.source import WINDOW_BYTES, Source, checked_window_bytes, row_spec
 
 
@@ -42,7 +42,7 @@ class Batches(Source):
         self._iterator: Iterator[Any] | None = None
         self._position, self._number = 0, 0
         self._left: Any = None
-        self._sums: dict[int, int] = {}
+        self._sums: dict[int, str] = {}
         self._sequence = hasattr(batches, "__getitem__") and hasattr(batches, "__len__")
         require(
             not isinstance(batches, (Mapping, np.ndarray)) and (self._sequence or _iterable(batches)),
@@ -173,9 +173,7 @@ class Batches(Source):
 
     def _require_same(self, number: int, rows: Any) -> None:
         """Notice a loader that shuffles: by a sum over each batch, which must not change."""
-        found = 0
-        for array in jax.tree.leaves(rows):
-            found = zlib.crc32(np.ascontiguousarray(array), found)
+        found = checksum(jax.tree.leaves(rows))
         require(
             self._sums.setdefault(number, found) == found,
             DataError,

@@ -13,7 +13,8 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -23,10 +24,11 @@ import jax
 import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
+from isvi.data.checksums import checksum
 from isvi.data.room import ALIGNMENT
 from isvi.data.source import Source
 
-FORMAT = 1
+FORMAT = 2
 """Version of the files and of how a source's rows become windows: another one does not find them."""
 BLOCK = 4096
 """Bytes that a disk keeps or loses together, and the smallest part of a file that is brought into memory."""
@@ -79,6 +81,10 @@ class Cached(Source):
     def identity(self) -> Any:
         return self._source.identity
 
+    @property
+    def files(self) -> Sequence[Path]:
+        return self._source.files
+
     def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
         return self._source.chunks(block, start, stop)
 
@@ -113,8 +119,11 @@ class Cached(Source):
 class KeptWindows:
     """Files of a folder, each a window's arrays one after the other, and a sum that shows whether blocks were lost.
 
-    A file is complete once it has its name. One of another size, or with another sum than when it was written, is not
+    A file is complete once it has its name. One of another size, or with other sums than when it was written, is not
     used, but written again. What cannot be written is not kept, and that is all.
+
+    Attributes:
+        sums: of all bytes of the windows that were read or found here so far, by name.
 
     Args:
         folder: made when the first window is written.
@@ -124,6 +133,7 @@ class KeptWindows:
     def __init__(self, folder: Path, once: bool = False) -> None:
         self.folder = folder
         self._writable = True
+        self.sums: dict[str, str] = {}
         if once:
             weakref.finalize(self, _remove, folder, os.getpid())
         for part in folder.glob(f"*{PART}"):
@@ -134,20 +144,40 @@ class KeptWindows:
     def get(self, name: str, layout: Any, read: Callable[[], Any]) -> Any:
         """Arrays with the shapes and types of ``layout``: those that are kept under this name, or else those that are
         read, which are kept from now on."""
+        arrays = self._found(name, layout)
+        if arrays is None:
+            arrays = read()
+            self.sums[name] = checksum(jax.tree.leaves(arrays))
+            self._write(name, jax.tree.leaves(arrays), self.sums[name])
+        return arrays
+
+    def _found(self, name: str, layout: Any) -> Any:
+        """The arrays that are kept under this name; None if they are not there, or not what was written."""
         starts, size = _places(layout)
         contents = self._mapped(name, size)
         if contents is None:
-            arrays = read()
-            self._write(name, jax.tree.leaves(arrays))
-            return arrays
-        return jax.tree.map(
+            return None
+        arrays = jax.tree.map(
             lambda spec, start: contents[start : start + _num_bytes(spec)].view(spec.dtype).reshape(spec.shape),
             layout,
             starts,
         )
+        # All bytes are looked at once; after that, one of each block will do, for all would slow light models down.
+        written = contents[size + 8 : size + 16].tobytes().decode("ascii", "replace")
+        if self.sums.get(name) != written:
+            here = contents[size + 16 : size + 24].tobytes() == self._place(name)
+            if not here or checksum(jax.tree.leaves(arrays)) != written:
+                log.warning("%s is damaged; its rows are read from the source again", self.folder / name)
+                return None
+            self.sums[name] = written
+        return arrays
+
+    def _place(self, name: str) -> bytes:
+        """Tells a file from another of the same size that was put in its place."""
+        return f"{zlib.crc32(f'{self.folder.name}/{name}'.encode()):08x}".encode()
 
     def _mapped(self, name: str, size: int) -> np.ndarray | None:
-        """The contents of a file, in memory; None if it is not there, or not what was written."""
+        """The contents of a file, in memory; None if it is not there, or has lost its end or a block."""
         try:
             with (self.folder / name).open("rb") as file:
                 if os.fstat(file.fileno()).st_size != size + ALIGNMENT:
@@ -160,7 +190,7 @@ class KeptWindows:
             return None
         return contents
 
-    def _write(self, name: str, arrays: list[np.ndarray]) -> None:
+    def _write(self, name: str, arrays: list[np.ndarray], total: str) -> None:
         """Write beside the file, then rename. A full disk must not end a fit."""
         if not self._writable:
             return
@@ -172,7 +202,7 @@ class KeptWindows:
                     file.write(array.data)
                     file.write(bytes(-array.nbytes % ALIGNMENT))
                 file.flush()
-                file.write(_sum_of_blocks(_map(file)).ljust(ALIGNMENT, b"\0"))
+                file.write((_sum_of_blocks(_map(file)) + total.encode() + self._place(name)).ljust(ALIGNMENT, b"\0"))
             part.replace(self.folder / name)
         except OSError as error:
             self._writable = False

@@ -8,7 +8,7 @@ Data larger than memory are a :class:`isvi.data.stream.Stream`, which gives out 
 that holds some consecutive mini-batches only, and knows which.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -115,6 +115,18 @@ class Dataset:
 
     def release(self) -> None:
         """Let go of what was read; it is read again when it is asked for."""
+
+    def files(self) -> dict[str, str]:
+        """What tells the files that rows are read from from others."""
+        return {}
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """Sums of the windows that were read so far, by name."""
+        return {}
+
+    def expect(self, seen: Mapping[str, str]) -> None:
+        """From now on, refuse windows that differ from those that were seen before."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["dataset", "index"], meta_fields=[])

@@ -1,13 +1,14 @@
 """``.npy`` files and memory-mapped arrays."""
 
 import mmap
-from collections.abc import Mapping
+import pathlib
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from isvi.core.errors import ConfigurationError, DataError
+from isvi.core.errors import ConfigurationError, DataError, first_line
 from isvi.data.sliced import Column, SlicedArrays
 from isvi.data.source import WINDOW_BYTES, file_stamps
 
@@ -46,6 +47,11 @@ class Npy(SlicedArrays):
         stamps = [self._when_opened, self._stamps()]
         return None if None in stamps else {"npy": stamps}
 
+    @property
+    def files(self) -> Sequence[pathlib.Path]:
+        mapped = (getattr(column.array, "filename", None) for column in self._flat)
+        return [pathlib.Path(file) for file in dict.fromkeys(mapped) if file is not None]
+
     def _stamps(self) -> list[Any] | None:
         found = [_stamp(column.array) for column in self._flat]
         return None if None in found else found
@@ -75,8 +81,8 @@ def _stamp(array: np.ndarray) -> list[Any] | None:
 def _opened(path: Path) -> np.ndarray:
     try:
         opened = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be opened as a .npy file: {error}") from error
+    except Exception as error:  # its header is parsed as Python, which may end in any way
+        raise DataError(f"{path} cannot be opened as a .npy file: {first_line(error)}") from error
     if not isinstance(opened, np.ndarray):
         opened.close()
         raise DataError(f"{path} holds several arrays (.npz). Save each with numpy.save, in a file of its own.")

@@ -8,6 +8,7 @@ from isvi.data.dataset import Dataset
 from isvi.data.npy import from_maps, is_large_map
 from isvi.data.source import Source
 from isvi.data.stream import Stream
+from isvi.data.tables import as_columns
 
 DEFAULT_BATCH_SIZE = 1000
 
@@ -16,7 +17,8 @@ Data = Dataset | Stream
 
 
 def as_source(data: Any) -> Any:
-    """Large memory-mapped arrays as a source; anything else as it is."""
+    """Tables as their columns, large memory-mapped arrays as a source; anything else as it is."""
+    data = as_columns(data)
     return from_maps(data) if not isinstance(data, Source) and is_large_map(data) else data
 
 

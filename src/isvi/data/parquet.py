@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isvi.core.errors import DataError, require
+from isvi.core.errors import DataError, first_line, require
 from isvi.core.extras import import_extra
 from isvi.data.arrays import checked_values
 from isvi.data.parquet_schema import Columns, checked_columns, column_types
@@ -27,6 +27,8 @@ class File(NamedTuple):
     path: Path
     metadata: Any
     schema: Any
+    stamp: Any
+    """Size and time of the last change, when it was described."""
 
 
 class Block(NamedTuple):
@@ -81,14 +83,23 @@ class Parquet(Source):
         return {name: row_spec(_shape(chosen), self._dtypes[name]) for name, chosen in self._columns.items()}
 
     @property
+    def files(self) -> Sequence[Path]:
+        return list(dict.fromkeys(block.file.path for block in self._blocks))
+
+    @property
     def identity(self) -> Any:
-        files = file_stamps(dict.fromkeys(block.file.path for block in self._blocks))
+        files = file_stamps(self.files)
         return None if files is None else {"parquet": files, "columns": self._columns}
 
     def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
         file, row_group, first_row = self._blocks[block]
         names = list(dict.fromkeys(column for chosen in self._columns.values() for column in _listed(chosen)))
         done = 0
+        require(
+            file_stamps([file.path]) in (file.stamp, None),  # one that is not there any more is told below
+            DataError,
+            f"{file.path} has changed since it was opened. Do not write to files that a fit reads; start it again.",
+        )
         with _naming(file.path), _open(file) as opened:
             for batch in self._batches(opened, row_group, names):
                 first, last = max(start - done, 0), min(stop - done, batch.num_rows)
@@ -164,15 +175,21 @@ def _hidden(path: Path) -> bool:
 
 
 def _described(path: Path) -> File:
-    with _naming(path), _open(File(path, None, None)) as opened:
-        return File(path, opened.metadata, opened.schema_arrow)
+    stamp = file_stamps([path])
+    with _naming(path), _open(File(path, None, None, stamp)) as opened:
+        require(
+            len(opened.schema_arrow.names) > 0, DataError, f"{path} has no columns."
+        )  # names that are no text raise
+        return File(path, opened.metadata, opened.schema_arrow, stamp)
 
 
 @contextmanager
 def _open(file: File) -> Iterator[Any]:
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(file.path, metadata=file.metadata, buffer_size=BUFFER_BYTES) as opened:
+    # Where the writer has put sums over the pages, they are compared: a flipped bit is an error, and no number.
+    options = {"buffer_size": BUFFER_BYTES, "page_checksum_verification": True}
+    with ParquetFile(file.path, metadata=file.metadata, **options) as opened:
         yield opened
 
 
@@ -185,9 +202,10 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(f"There is no file {path}.") from error
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, UnicodeError) as error:
         raise DataError(
-            f"{path} cannot be read as a Parquet file; it may be damaged or cut short. pyarrow said: {error}"
+            f"{path} cannot be read as a Parquet file; it may be damaged or cut short. pyarrow said: "
+            f"{first_line(error)}"
         ) from error
 
 

@@ -1,5 +1,6 @@
 """Which columns of Parquet files are wanted, and whether they can be used."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,15 +42,18 @@ def checked_columns(columns: Columns | None, schema: Any, file: str) -> Chosen:
 def column_types(columns: Chosen, schemas: Sequence[tuple[str, Any]]) -> dict[str, np.dtype]:
     """The NumPy dtype of each column, which must be the same in every file."""
     first_file, first = schemas[0]
+    counted = [Counter(schema.names) for _, schema in schemas]  # once: a file may have thousands of columns
     types: dict[str, np.dtype] = {}
     for column in columns.values():
         for name in [column] if isinstance(column, str) else column:
-            for file, schema in schemas:
+            for (file, schema), counts in zip(schemas, counted, strict=True):
+                if counts[name] == 1 and schema.field(name).type == first.field(name).type:
+                    continue
                 require(
-                    schema.names.count(name) == 1,
+                    counts[name] == 1,
                     DataError,
                     f"{file} has no column {name!r}; it has {_listed(schema.names)}."
-                    if name not in schema.names
+                    if name not in counts
                     else f"{file} has several columns called {name!r}.",
                 )
                 require(

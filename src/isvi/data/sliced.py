@@ -10,6 +10,7 @@ import numpy as np
 from isvi.core.errors import DataError, require
 from isvi.data.arrays import checked_values, common_length, require_numbers
 from isvi.data.source import ROWS_AT_ONCE, WINDOW_BYTES, Source, checked_window_bytes, row_spec
+from isvi.data.tables import as_array
 
 BLOCK_BYTES = 1_000_000
 """Rows that are read in one go, of arrays that are not stored in pieces themselves. A window is put together from
@@ -76,7 +77,9 @@ class SlicedArrays(Source):
     @staticmethod
     def _read(column: Column, first: int, last: int) -> np.ndarray:
         try:
-            rows = np.asarray(column.array[first:last])
+            rows = as_array(column.array[first:last], column.name, first)
+        except DataError:
+            raise
         except Exception as error:
             raise DataError(
                 f"{column.name} cannot be read at rows {first} to {last}: {type(error).__name__}: {error}. The file "

@@ -1,7 +1,7 @@
 """Where rows come from that are not in memory: what every source can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
+from isvi.data.arrays import dtype_in_jax
 
 WINDOW_BYTES = 64_000_000
 """Size of a window, by default: long to read compared to what starting to read costs, small next to the memory
@@ -48,6 +49,11 @@ class Source(ABC):
         """What tells its rows from all others, as JSON; None if nothing does. For :class:`isvi.data.Cached`."""
         return None
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """Files on this machine that its rows are in, all or some of them, to tell them from others."""
+        return ()
+
     def release(self) -> None:  # noqa: B027 (most sources hold nothing)
         """Let go of what was read. Called after every window."""
 
@@ -71,8 +77,8 @@ class Source(ABC):
 
 
 def row_spec(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """One row of an array, in JAX's precision."""
-    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
+    """One row of an array, as the model receives it."""
+    return jax.ShapeDtypeStruct(shape, dtype_in_jax(dtype))
 
 
 def file_stamps(paths: Iterable[str | PathLike]) -> list[Any] | None:

@@ -7,7 +7,7 @@ with (seed, window) and cut into mini-batches. So mini-batch ``b`` is the same r
 resumption: where a run stands is told by its schedule alone, and nothing about files needs to be saved.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import Event
 from typing import Any
 
@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from isvi.core.errors import ConfigurationError, require
+from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.data.cache import Cached
+from isvi.data.checksums import checksum, fingerprints
 from isvi.data.dataset import Batch, Dataset
 from isvi.data.reader import Reader, Stopped
 from isvi.data.room import Rooms
@@ -62,6 +63,8 @@ class Stream:
         self._kept = None
         if isinstance(source, Cached):
             self._kept = source.kept(self._blocks, shuffle_seed, self.batch_size, self._length)
+        self._seen: dict[str, str] = {}
+        self._compared: set[str] = set()
         self._rooms = Rooms()
         self._reader = Reader(self._read_window)
 
@@ -118,6 +121,20 @@ class Stream:
         self._rooms.clear()
         self.source.close()
 
+    def files(self) -> dict[str, str]:
+        """What tells the files that rows are read from from others."""
+        return fingerprints(self.source.files)
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """Sums of the windows that were read so far, by name."""
+        return dict(self._seen)
+
+    def expect(self, seen: Mapping[str, str]) -> None:
+        """From now on, refuse windows that differ from those that were seen before."""
+        self._seen |= seen
+        self._compared.clear()
+
     @property
     def _rest_rows(self) -> int:
         return self.size % self.batch_size
@@ -144,11 +161,28 @@ class Stream:
 
     def _rows(self, first: int, last: int, number: int | None, length: int, stop: Event) -> Any:
         """Virtual rows ``first`` to ``last``, in arrays of ``length`` rows: kept from an earlier pass, or read now."""
-        if self._kept is None:
-            return self._read_rows(first, last, number, length, stop)
-        layout = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((length, *spec.shape), spec.dtype), self._layout)
         name = "rest" if number is None else f"window-{number}"
-        return self._kept.get(name, layout, lambda: self._read_rows(first, last, number, length, stop))
+        if self._kept is None:
+            rows = self._read_rows(first, last, number, length, stop)
+        else:
+            layout = jax.tree.map(lambda spec: jax.ShapeDtypeStruct((length, *spec.shape), spec.dtype), self._layout)
+            rows = self._kept.get(name, layout, lambda: self._read_rows(first, last, number, length, stop))
+        self._require_same(name, rows)
+        return rows
+
+    def _require_same(self, name: str, rows: Any) -> None:
+        """What a resumed run reads must be what it read before. Once in a process: to look at all bytes in every pass
+        would slow light models down."""
+        if name in self._compared:
+            return
+        found = checksum(jax.tree.leaves(rows)) if self._kept is None else self._kept.sums[name]
+        require(
+            self._seen.setdefault(name, found) == found,
+            DataError,
+            f"{name} of the data holds other rows than when this run read it first: a file has changed since, or is "
+            "damaged. Bring the data back as they were, or start a new run.",
+        )
+        self._compared.add(name)
 
     def _read_rows(self, first: int, last: int, number: int | None, length: int, stop: Event) -> Any:
         """Those of a window are shuffled."""

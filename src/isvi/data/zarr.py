@@ -1,6 +1,6 @@
 """Zarr stores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import lcm
 from os import PathLike
 from pathlib import Path
@@ -53,11 +53,15 @@ class Zarr(SlicedArrays):
 
     @property
     def identity(self) -> Any:
-        if not isinstance(self._store, (str, PathLike)) or not Path(self._store).exists():
-            return None  # not on a disk of this machine
-        below = (file for file in Path(self._store).rglob("*") if file.is_file())
-        files = file_stamps([self._store] if Path(self._store).is_file() else sorted(below))
+        files = file_stamps(self.files) if self.files else None  # without files: not on a disk of this machine
         return None if files is None else {"zarr": files, "columns": self._chosen}
+
+    @property
+    def files(self) -> Sequence[Path]:
+        if not isinstance(self._store, (str, PathLike)) or not Path(self._store).exists():
+            return ()
+        place = Path(self._store)
+        return [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
 
 
 def _rows_per_block(arrays: list[Any]) -> int | None:

@@ -1,8 +1,9 @@
 """``isvi.fit``: from a model and data to an approximation of the posterior; ``isvi.resume``: going on with one."""
 
 import logging
+import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import optax
 
 from isvi.algorithms import AlgorithmOptions
 from isvi.checkpoints.checkpoints import Checkpoint, Checkpoints
-from isvi.checkpoints.choices import from_json
+from isvi.checkpoints.choices import restored
 from isvi.checkpoints.identity import differences, identify, read_identity, refuse_another_run, write_identity
 from isvi.core.errors import CheckpointError, require
+from isvi.core.settings import own_settings
 from isvi.estimators import EstimatorOptions
 from isvi.families import Family
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Callback, Reporters, reporters
+from isvi.fitting.interruption import ctrl_c_stays_itself
 from isvi.fitting.options import Options
 from isvi.fitting.outcome import Outcome, endless
 from isvi.fitting.run import begin, run, template
@@ -32,7 +35,12 @@ DRAWS_TO_COMPARE = 50
 """Passes over the data, for each of two ELBOs."""
 DEPENDENT_ROWS = "the log likelihood is not a sum over independent rows, and all of them were used at once"
 
+SEEN = "windows"
+"""What checkpoints call the sums of the windows of data that the run has read."""
 
+
+@own_settings()
+@ctrl_c_stays_itself()
 def fit(
     model: Model | Bindable,
     data: Any = None,
@@ -88,7 +96,8 @@ def fit(
             go on with it; or a :class:`isvi.Checkpoint` to choose how often.
         callbacks: told about the fit while it runs, such as ``isvi.TensorBoard("logs/")``.
 
-    Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once.
+    Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once. SIGTERM
+    ends the process, as always; with a ``checkpoint``, after everything was saved (:class:`isvi.Checkpoint`).
     """
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed, independent_rows)
     setup = prepare(model, data, options, optimizer, num_samples, initial)
@@ -97,16 +106,16 @@ def fit(
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
         return _finished(setup, run(setup, begin(setup, start), report), report)
-    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-    folder = Path(where.folder)
-    refuse_another_run(folder)
-    with Checkpoints(where) as checkpoints:
+    with _checkpoints(checkpoint, setup) as checkpoints:
+        refuse_another_run(checkpoints.run_folder)
         outcome = begin(setup, start)
-        checkpoints.save(outcome.state, outcome.notes(), wait=True)
-        write_identity(folder, _identity(setup))  # last: whoever is killed before can start again, after can resume
-        return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
+        checkpoints.begin(outcome.state, outcome.notes())
+        write_identity(checkpoints.run_folder, _identity(setup))  # last: killed before, it can start again
+        return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
 
 
+@own_settings()
+@ctrl_c_stays_itself()
 def resume(
     checkpoint: str | Path | Checkpoint,
     model: Model | Bindable,
@@ -132,14 +141,13 @@ def resume(
         optimizer: only if one was given to ``fit``, and then the same.
         progress, callbacks: as for ``fit``.
     """
-    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-    folder = Path(where.folder)
+    folder = Path(checkpoint.folder if isinstance(checkpoint, Checkpoint) else checkpoint)
     identity = read_identity(folder)
     given: dict[str, Any] = {"family": family, "algorithm": algorithm, "estimator": estimator}
-    recorded = {
-        name: given[name] if given.get(name) is not None else from_json(value)
-        for name, value in identity["options"].items()
-    }
+    try:
+        recorded = restored(identity["options"], [field.name for field in fields(Options)], given)
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder} cannot be resumed: {error}") from None
     setup = prepare(model, data, Options(**recorded), optimizer)
     found = differences(identity, _identity(setup))
     require(
@@ -147,15 +155,24 @@ def resume(
         CheckpointError,
         f"{folder} is of another run, and this one cannot go on from it: {'; '.join(found)}.",
     )
-    with Checkpoints(where) as checkpoints:
+    with _checkpoints(checkpoint, setup) as checkpoints:
         start = setup.start()
-        outcome = Outcome.of(*checkpoints.restore(lambda notes: template(setup, start, notes)))
+        outcome, seen = checkpoints.restore(
+            lambda notes: template(setup, start, notes),
+            lambda state, notes: (Outcome.of(state, notes), {str(name): str(sum) for name, sum in notes[SEEN].items()}),
+        )
+        setup.dataset.expect(seen)
         log.info("going on from %s after %s model gradients", folder, f"{outcome.gradients:,}")
         report = reporters(progress, setup.budget, callbacks)
-        return _finished(setup, run(setup, outcome, report, checkpoints), report, folder)
+        return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
 
 
-def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | None = None) -> Fit:
+def _checkpoints(checkpoint: str | Path | Checkpoint, setup: Setup) -> Checkpoints:
+    where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+    return Checkpoints(where, lambda: {SEEN: setup.dataset.seen})
+
+
+def _finished(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoints | None = None) -> Fit:
     """The result; or the error that ended the run, with the result attached."""
     params = outcome.loop.state.params
     own = params if outcome.fell_back_at is not None else setup.own(params)
@@ -166,9 +183,11 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, folder: Path | 
     fit = _fit(setup, outcome, own)
     if outcome.fell_back_at is not None and outcome.error is None:
         fit = _no_worse(fit, _fit(setup, outcome, setup.own(outcome.start)))
-    if folder is not None:
-        _save(fit, folder / "fit.isvi")
+    if checkpoints is not None:
+        checkpoints.guarded(lambda: fit.save(checkpoints.run_folder / "fit.isvi"), "the fit")
     report.end(fit)
+    if checkpoints is not None and outcome.signal == signal.SIGTERM and checkpoints.options.sigterm == "end":
+        signal.raise_signal(signal.SIGTERM)  # all is saved: now it ends the process, as it does without isvi
     if outcome.error is not None:  # the model or the data raised: so does fit, and what there is goes with it
         outcome.error.fit = fit  # type: ignore[attr-defined]
         raise outcome.error
@@ -206,11 +225,5 @@ def _no_worse(fit: Fit, before: Fit) -> Fit:
 
 
 def _identity(setup: Setup) -> dict[str, Any]:
-    return identify(vars(setup.options), setup.optimizer is None, setup.model, setup.dataset)
-
-
-def _save(fit: Fit, path: Path) -> None:
-    try:
-        fit.save(path)
-    except OSError as error:
-        log.warning("could not save the fit to %s (%s)", path, error)
+    coordinates = setup.approximation.coordinates
+    return identify(vars(setup.options), setup.optimizer is None, setup.model, setup.dataset, coordinates, setup.trial)

@@ -32,6 +32,7 @@ class Outcome:
         gave_up: whether the method found that it is the wrong one here.
         starts: where the starts led to, if there were several.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
+        signal: the signal that stopped it, if one did.
     """
 
     loop: LoopState
@@ -45,6 +46,7 @@ class Outcome:
     gave_up: bool = False
     starts: list[Attempt] = field(default_factory=list)
     error: Exception | None = None
+    signal: int | None = None
 
     @property
     def state(self) -> tuple[LoopState, Params]:
@@ -68,9 +70,15 @@ class Outcome:
     @classmethod
     def of(cls, state: tuple[LoopState, Params], notes: dict[str, Any]) -> "Outcome":
         """From a checkpoint."""
-        kept = {name: notes[name] for name in ("fell_back_at", "seconds", "compile_seconds", "skipped")}
-        starts = [Attempt.from_json(one) for one in notes["starts"]]
-        return cls(*state, history=History(**notes["history"]), starts=starts, **kept)
+        return cls(
+            *state,
+            fell_back_at=None if notes["fell_back_at"] is None else int(notes["fell_back_at"]),
+            history=History.of(notes["history"]),
+            seconds=float(notes["seconds"]),
+            compile_seconds=float(notes["compile_seconds"]),
+            skipped=int(notes["skipped"]),
+            starts=[Attempt.from_json(one) for one in notes["starts"]],
+        )
 
 
 def endless(approximation: Approximation, params: Params) -> Status | None:

@@ -4,8 +4,6 @@ import logging
 from contextlib import nullcontext
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
@@ -16,6 +14,7 @@ from isvi.fitting.loop import LoopState, make_start
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
 from isvi.fitting.starts import Starts
+from isvi.fitting.threads import one_blas_thread
 from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")
@@ -48,8 +47,8 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
     """Go on from an outcome until the run has ended, in whatever phase it is."""
     # The small factorisations of a step are LAPACK's, whose threads wait for each other by spinning: on cores that are
     # shared they take several times as long as one thread does. A model on the host may want its threads.
-    threads = nullcontext() if setup.target.on_host else threadpool_limits(1, "blas")
-    with Interruption() as interruption, threads, report:
+    threads = nullcontext() if setup.target.on_host else one_blas_thread()
+    with Interruption(sigterm=checkpoints is not None) as interruption, threads, report:
 
         def between_calls(outcome: Outcome) -> str | None:
             if checkpoints is not None and checkpoints.due:
@@ -73,6 +72,7 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
             outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
+    outcome.signal = interruption.number
     return outcome
 
 

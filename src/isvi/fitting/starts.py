@@ -103,7 +103,7 @@ def _taken_on(
     loop = advance(candidate.loop, until - judged)._replace(tally=Tally.empty())
     loop = advance(loop, until)
     tally = jax.device_get(loop.tally)
-    elbo = float(tally.mean) if tally.records and not tally.skipped else np.nan
+    elbo = float(tally.mean) if tally.records and not tally.skipped and np.isfinite(tally.mean) else np.nan
     return Candidate(candidate.number, loop._replace(tally=Tally.empty()), elbo)
 
 

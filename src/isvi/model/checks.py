@@ -1,7 +1,7 @@
 """Trying a model out before fitting it, so that mistakes are met at the door."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from isvi.core.compiling import compiled_once, operations
 from isvi.core.errors import ConfigurationError, IsviError, ModelError, require
+from isvi.core.settings import users_settings
 from isvi.data.dataset import Batch, Dataset
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.gradient_check import check_gradient, in_double_precision
@@ -57,7 +58,8 @@ def check_model(model: Model, dataset: Dataset) -> None:
 def _used_latents(model: Model, label: str, density: Callable, values: dict, *rows: Any) -> set[str]:
     """The latents that a density depends on, found by tracing it."""
     try:
-        jaxpr, result = jax.make_jaxpr(density, return_shape=True)(values, *rows)
+        with users_settings():
+            jaxpr, result = jax.make_jaxpr(density, return_shape=True)(values, *rows)
     except IsviError:
         raise
     except KeyError as error:
@@ -68,6 +70,15 @@ def _used_latents(model: Model, label: str, density: Callable, values: dict, *ro
             raise ModelError(
                 f"{label} asks for {asked!r}, which the model does not have: its {known}{columns}."
             ) from error
+        raise
+    except TypeError as error:
+        by_name = "string indexing" in str(error) or "indices must be integers" in str(error)
+        if rows and not isinstance(rows[0], dict) and by_name:
+            raise ModelError(
+                f"{label} asks for columns by name, but the data have none: they are one array, or a tuple. Pass a "
+                "dict, isvi.fit(model, {'x': x, 'y': y}), or write the model for what there is."
+            ) from error
+        error.add_note(f"(raised while isvi traced {label}, before fitting)")
         raise
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise ModelError(
@@ -119,8 +130,19 @@ class Trial:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
         if isinstance(self._target, ExternalTarget):
             _check_external_start(self._target, dataset, draws)
-        elif self._lowered is not None:
-            _require_finite(self._target, draws, self._lowered.compile()(draws, dataset.batch(0)))
+        else:
+            _require_finite(self._target, draws, self.parts(draws, dataset))
+
+    def parts(self, draws: jax.Array, dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Values and gradients of each density at ``DRAWS`` draws, on the first mini-batch; of a model on the host,
+        where an evaluation may be dear, those of the log joint at the first draw only."""
+        if self._compiled is None:
+            return {"log_joint": jax.device_get(self._target.values_and_gradients(draws[:1], dataset.batch(0)))}
+        return jax.device_get(self._compiled(draws, dataset.batch(0)))
+
+    @cached_property
+    def _compiled(self) -> jax.stages.Compiled | None:
+        return None if self._lowered is None else self._lowered.compile()
 
 
 def _check_external_start(target: ExternalTarget, dataset: Dataset, draws: jax.Array) -> None:
@@ -148,8 +170,8 @@ def _check_external_start(target: ExternalTarget, dataset: Dataset, draws: jax.A
         )
 
 
-def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[jax.Array, jax.Array]]) -> None:
-    for label, (values, gradients) in jax.device_get(parts).items():
+def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    for label, (values, gradients) in parts.items():
         if not np.isfinite(values).all():
             draw = int(np.argmin(np.isfinite(values)))
             _refuse_start(target, label, f"is {values[draw]}", draws[draw])

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from isvi.core.coordinates import Coordinates
+from isvi.core.settings import users_settings
 from isvi.data.dataset import Batch, Dataset
 from isvi.data.opening import Data
 from isvi.model.model import Model
@@ -33,14 +34,18 @@ class Target:
     def log_prior(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
         """The log prior density of z, with the Jacobians of the constraints."""
         values, log_jacobian = self.coordinates.decode(z)
-        return jnp.asarray(self.model.log_prior(values) + log_jacobian, z.dtype)
+        with users_settings():
+            prior = self.model.log_prior(values)
+        return jnp.asarray(prior + log_jacobian, z.dtype)
 
     def log_likelihood(self, z: Float[Array, " dim"], rows: Any) -> Float[Array, ""]:
         """The log likelihood of some rows."""
         if self.model.log_likelihood is None:
             return jnp.zeros((), z.dtype)
         values, _ = self.coordinates.decode(z)
-        return jnp.asarray(self.model.log_likelihood(values, rows), z.dtype)
+        with users_settings():
+            likelihood = self.model.log_likelihood(values, rows)
+        return jnp.asarray(likelihood, z.dtype)
 
     def log_joint(self, z: Float[Array, " dim"], rows: Any, scale: float) -> Float[Array, ""]:
         """The log joint of some rows, with their likelihood multiplied by ``scale``."""

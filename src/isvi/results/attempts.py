@@ -1,5 +1,6 @@
 """Where the starts of a fit led to."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,8 +20,10 @@ class Attempt:
     records: int
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """With null for an ELBO that is not finite, which JSON cannot say."""
+        return {**asdict(self), "elbo": self.elbo if math.isfinite(self.elbo) else None}
 
     @classmethod
     def from_json(cls, noted: dict[str, Any]) -> "Attempt":
-        return cls(float(noted["elbo"]), tuple(map(float, noted["location"])), int(noted["records"]))
+        elbo = math.nan if noted["elbo"] is None else float(noted["elbo"])
+        return cls(elbo, tuple(map(float, noted["location"])), int(noted["records"]))

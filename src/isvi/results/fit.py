@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
+from isvi.core.settings import own_settings
+from isvi.core.text import shown
 from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
@@ -114,6 +116,7 @@ class Fit:
         caption = f"{shape[0].upper()}{shape[1:]}; {effort}; {self.status}"
         return summarize(self._moments_draws, caption, limit)
 
+    @own_settings()
     def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:
         """Log density of the approximation at constrained values with a common leading axis; -inf outside the
         latents' supports."""
@@ -126,6 +129,7 @@ class Fit:
         """
         return self._evaluated(num_samples, seed).elbo
 
+    @own_settings()
     def diagnose(self, num_samples: int | None = None, seed: int = 0) -> "Diagnosis":
         """Did it work? A verdict in words, with the numbers behind it; see ``docs/diagnosis.md``.
 
@@ -197,7 +201,7 @@ class Fit:
         return plot_elbo({"isvi": self.history}, axes)
 
     def __repr__(self) -> str:
-        return f"Fit({', '.join(self.model.latents)}; {self.gradients:,} model gradients; {self.status})"
+        return f"Fit({shown(', '.join(self.model.latents))}; {self.gradients:,} model gradients; {self.status})"
 
     @cached_property
     def _moments_draws(self) -> dict[str, np.ndarray]:
@@ -210,6 +214,7 @@ class Fit:
     def _evaluations(self) -> dict[tuple[int, int], Evaluation]:
         return {}
 
+    @own_settings()
     def _evaluated(self, num_samples: int, seed: int) -> Evaluation:
         """Evaluated draws, remembered: diagnosing, resampling and the ELBO use the same ones."""
         if (num_samples, seed) not in self._evaluations:
@@ -222,6 +227,7 @@ class Fit:
     def _explorations(self) -> dict[tuple[int, int], Candidates]:
         return {}
 
+    @own_settings()
     def _explored(self, num_samples: int, seed: int) -> Candidates:
         """Evaluated candidates for the posterior's draws, remembered likewise."""
         if (num_samples, seed) not in self._explorations:
@@ -249,10 +255,12 @@ class Fit:
         reported, latents = self._constrained(draws), self._latents(draws)
         return {name: np.asarray(reported.get(name, latents[name])) for name in latents}
 
+    @own_settings()
     def _latents(self, draws: jax.Array) -> dict[str, np.ndarray]:
         values = jax.device_get(self.approximation.coordinates.constrain(draws))
         return {name: values[name] for name in self.model.latents}
 
+    @own_settings()
     def _draw(self, num_samples: int, seed: int, antithetic: bool) -> jax.Array:
         require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
         return self.approximation.draw(jax.random.key(seed), self.params, num_samples, antithetic)

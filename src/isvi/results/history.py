@@ -1,8 +1,12 @@
 """What happened during a fit, in rows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
+
+from isvi.core.errors import CheckpointError, require
 
 
 @dataclass
@@ -26,6 +30,20 @@ class History:
     elbo_standard_error: list[float] = field(default_factory=list)
     effective: list[float] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, found: Any) -> "History":
+        """From JSON, which may be anybody's."""
+        names = [column.name for column in fields(cls)]
+        require(
+            isinstance(found, Mapping)
+            and sorted(found) == sorted(names)
+            and all(map(_are_numbers, found.values()))
+            and len({len(column) for column in found.values()}) == 1,
+            CheckpointError,
+            f"the history must be lists of numbers of one length, called {', '.join(names)}",
+        )
+        return cls(**found)
+
     def append(self, **row: float) -> None:
         for column in fields(self):
             getattr(self, column.name).append(row[column.name])
@@ -40,3 +58,7 @@ class History:
 
     def as_arrays(self) -> dict[str, np.ndarray]:
         return {column.name: np.asarray(getattr(self, column.name)) for column in fields(self)}
+
+
+def _are_numbers(found: Any) -> bool:
+    return isinstance(found, list) and all(type(one) in (int, float) for one in found)

@@ -1,5 +1,6 @@
 """Latents and approximations as JSON, and back, without running anybody's code: only kinds that are known here."""
 
+from math import isfinite, prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ CONSTRAINTS: dict[str, type[Constraint]] = {
     for kind in vars(constraints).values()
     if isinstance(kind, type) and issubclass(kind, Constraint)
 }
+SIZES = ("count", "size", "rank")
+"""Options of factors that are numbers of entries; others are bounds, or degrees of freedom."""
 FACTORS: dict[str, type[Factors]] = {
     kind.__name__: kind
     for kind in (
@@ -50,17 +53,48 @@ def approximation_as_json(approximation: Approximation) -> dict[str, Any]:
     }
 
 
-def approximation_from_json(found: dict[str, Any]) -> Approximation:
-    """The approximation that :func:`approximation_as_json` wrote."""
-    latents = {one["name"]: _latent(one) for one in found["latents"]}
+def approximation_from_json(found: dict[str, Any], most: int) -> Approximation:
+    """The approximation that :func:`approximation_as_json` wrote; an error if it has more than ``most`` entries."""
+    latents = {one["name"]: _latent(one, most) for one in found["latents"]}
+    require(
+        len(latents) == len(found["latents"]) > 0 and all(isinstance(name, str) for name in latents),
+        CheckpointError,
+        "its latents must have names, each of them one of its own",
+    )
     constrained = frozenset(one["name"] for one in found["latents"] if one["constrained"])
-    pieces = [_known(FACTORS, one["kind"])(**{k: v for k, v in one.items() if k != "kind"}) for one in found["factors"]]
-    return Approximation(lay_out(latents, list(latents), constrained), tuple(pieces))
+    coordinates = lay_out(latents, list(latents), constrained)
+    require(0 < coordinates.size <= most, CheckpointError, f"its latents have {coordinates.size:,} entries")
+    pieces = tuple(_factors(one, coordinates.size) for one in found["factors"])
+    require(
+        sum(piece.dim for piece in pieces) == coordinates.size,
+        CheckpointError,
+        f"its factors are not over the {coordinates.size:,} entries of its latents",
+    )
+    return Approximation(coordinates, pieces)
 
 
-def _latent(found: dict[str, Any]) -> Latent:
+def _latent(found: dict[str, Any], most: int) -> Latent:
     constraint = _constraint_from_json(found["constraint"])
-    return Latent(tuple(found["shape"]), constraint, biject_to(constraint))
+    shape = found["shape"]
+    require(
+        isinstance(shape, list) and all(type(length) is int and length > 0 for length in shape) and prod(shape) <= most,
+        CheckpointError,
+        f"the latent {found['name']!r:.100} has the shape {shape!r:.100}",
+    )
+    return Latent(tuple(shape), constraint, biject_to(constraint))
+
+
+def _factors(found: dict[str, Any], size: int) -> Factors:
+    kind = _known(FACTORS, found["kind"])
+    options = {name: value for name, value in found.items() if name != "kind"}
+    for name, value in options.items():
+        fits = type(value) is int and 0 < value <= size if name in SIZES else value is None or _is_finite(value)
+        require(fits, CheckpointError, f"{found['kind']} has {name} {value!r:.100}")
+    return kind(**options)
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)
 
 
 def _constraint_as_json(name: str, constraint: Constraint) -> dict[str, Any]:
@@ -84,7 +118,13 @@ def _constraint_from_json(found: dict[str, Any]) -> Constraint:
         label: _constraint_from_json(value) if isinstance(value, dict) else _number(value)
         for label, value in found["parameters"].items()
     }
-    return kind.tree_unflatten((tuple(parameters), found["constants"]), tuple(parameters.values()))
+    made = kind.tree_unflatten((tuple(parameters), found["constants"]), tuple(parameters.values()))
+    require(
+        tuple(made.tree_flatten()[1][0]) == tuple(parameters) and made.tree_flatten()[1][1] == found["constants"],
+        CheckpointError,
+        f"the constraint {found['kind']} does not take {', '.join(parameters)}",
+    )
+    return made
 
 
 def _number(value: Any) -> Any:

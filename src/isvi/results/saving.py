@@ -4,21 +4,19 @@ The file is a ZIP archive (docs/saving.md): ``fit.json`` says what the fit is, a
 ``.npy`` format. Reading it runs no code from it: nothing is pickled, and only known kinds of things are built.
 """
 
-import io
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isvi.core.errors import CheckpointError, ConfigurationError, require
-from isvi.core.files import write_atomically
+from isvi.core.archives import Archive, write_archive
+from isvi.core.errors import CheckpointError, ConfigurationError, first_line, require
+from isvi.core.settings import own_settings
 from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
@@ -36,6 +34,7 @@ FORMAT = 1
 REPORTED_DRAWS = 2000
 """Draws that are saved of models whose posterior shows more than their latents (front ends)."""
 FILE = "fit.isvi"
+WHOLE, SECONDS = ("gradients", "steps", "skipped"), ("seconds", "compile_seconds")
 
 
 def save(fit: Fit, path: Path) -> None:
@@ -48,16 +47,10 @@ def save(fit: Fit, path: Path) -> None:
     arrays = {f"params/{number}": np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(fit.params))}
     if fit.model.report is not None:
         arrays |= {f"draws/{name}": values for name, values in fit.sample(REPORTED_DRAWS).items()}
-    text = json.dumps(_described(fit), indent=2)
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as members:
-        members.writestr("fit.json", text)
-        for name, array in arrays.items():
-            with members.open(f"{name}.npy", "w") as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
-    write_atomically(path, archive.getvalue())
+    write_archive(path, ("fit.json", _described(fit)), arrays, compress=True)
 
 
+@own_settings()
 def load(path: str | Path, model: Model | Bindable | None = None, data: Any = None) -> Fit:
     """Read a fit that was saved. What needs only the approximation works at once: draws, summaries, log densities.
 
@@ -66,24 +59,25 @@ def load(path: str | Path, model: Model | Bindable | None = None, data: Any = No
         model: the model, for ``elbo``, ``diagnose`` and ``predict``; its latents must be those of the fit.
         data: the data, likewise.
     """
-    described, arrays = _read(Path(path))
-    try:
-        approximation = approximation_from_json(described["approximation"])
-        params = _params(approximation, arrays)
-        history, status = History(**described["history"]), Status(**described["status"])
-        numbers = {name: described[name] for name in ("gradients", "steps", "skipped", "seconds", "compile_seconds")}
-        numbers["starts"] = tuple(map(Attempt.from_json, described.get("starts", [])))
-        names, reports = described["latents"], described["reports"]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise CheckpointError(f"{path} is not a fit that this version of isvi can read ({error!r}).") from None
-    draws = {name.removeprefix("draws/"): values for name, values in arrays.items() if name.startswith("draws/")}
+    saved = _read(Path(path))
     if model is None:
-        dataset, bound = None, _absent_model(approximation, names, reports)
+        dataset, bound = None, _absent_model(saved.approximation, saved.latents, saved.reports)
     else:
-        a_draw = approximation.coordinates.constrain(approximation.draw(jax.random.key(0), params, 1))
-        around = {name: value[0] for name, value in a_draw.items()}
-        dataset, bound = _bound(model, data, approximation, around, independent=described.get("cut") or None)
-    return Fit(bound, approximation, dataset, params, history, status, **numbers, saved_draws=draws or None)
+        drawn = saved.approximation.draw(jax.random.key(0), saved.params, 1)
+        around = {name: value[0] for name, value in saved.approximation.coordinates.constrain(drawn).items()}
+        dataset, bound = _bound(model, data, saved.approximation, around, independent=saved.cut or None)
+    draws = dict(saved.draws) or None
+    return Fit(
+        bound,
+        saved.approximation,
+        dataset,
+        saved.params,
+        saved.history,
+        saved.status,
+        **saved.numbers,
+        starts=saved.starts,
+        saved_draws=draws,
+    )
 
 
 def _described(fit: Fit) -> dict[str, Any]:
@@ -106,38 +100,91 @@ def _described(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+class Saved(NamedTuple):
+    """What a file holds, checked."""
+
+    approximation: Approximation
+    params: Params
+    draws: Mapping[str, np.ndarray]
+    latents: list[str]
+    reports: bool
+    history: History
+    status: Status
+    numbers: dict[str, Any]
+    starts: tuple[Attempt, ...]
+    cut: bool
+    """Whether the rows were cut into mini-batches."""
+
+
+def _read(path: Path) -> Saved:
+    """A file that may be damaged, or anybody's: whatever is wrong with it is told in one line."""
     path = path / FILE if path.is_dir() else path
     require(path.is_file(), CheckpointError, f"there is no saved fit at {path}.")
     try:
-        with zipfile.ZipFile(path) as archive:
-            described = json.loads(archive.read("fit.json"))
-            arrays = {
-                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
-                for name in archive.namelist()
-                if name.endswith(".npy")
-            }
+        with Archive(path) as archive:
+            return _checked(archive)
+    except MemoryError:
+        raise CheckpointError(f"{path} needs more memory than there is.") from None
     except Exception as error:  # whatever a damaged file makes a reader raise
-        raise CheckpointError(f"{path} is damaged, or not a saved fit: {error}.") from None
-    found = described.get("format") if isinstance(described, dict) else None
+        raise CheckpointError(
+            f"{path} is damaged, or not a fit that this version of isvi can read: {first_line(error)}."
+        ) from None
+
+
+def _checked(archive: Archive) -> Saved:
+    described = archive.described("fit.json")
+    found = described.get("format")
+    require(found == FORMAT, CheckpointError, f"it has format {found!r}; this version of isvi reads format {FORMAT}")
+    missing = sorted({*WHOLE, *SECONDS, "approximation", "latents", "reports", "status", "history"} - set(described))
+    require(not missing, CheckpointError, f"fit.json has no {', '.join(missing)}")
+    most = archive.num_bytes("params/")  # as many entries cannot be in a smaller file
+    approximation = approximation_from_json(described["approximation"], most)
+    names, known = described["latents"], {entry.name for entry in approximation.coordinates.entries}
     require(
-        found == FORMAT,
+        isinstance(names, list) and all(isinstance(name, str) for name in names) and sorted(names) == sorted(known),
         CheckpointError,
-        f"{path} has format {found!r}; this version of isvi reads format {FORMAT}.",
+        f"its latents {names!r:.100} are not those of the approximation",
     )
-    return described, arrays
+    params = _params(approximation, archive)
+    draws = {name: archive.array(f"draws/{name}") for name in archive.names("draws/")}
+    require(
+        all(values.ndim >= 1 and len(values) > 1 for values in draws.values())
+        and len({len(values) for values in draws.values()}) <= 1
+        and (described["reports"] is True) == (len(draws) > 0),
+        CheckpointError,
+        "its draws are not those of a posterior",
+    )
+    history, status = History.of(described["history"]), Status.of(described["status"])
+    starts = tuple(map(Attempt.from_json, described.get("starts", [])))
+    cut = described.get("cut") is True
+    return Saved(approximation, params, draws, names, len(draws) > 0, history, status, _numbers(described), starts, cut)
 
 
-def _params(approximation: Approximation, arrays: Mapping[str, np.ndarray]) -> Params:
+def _numbers(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts and seconds."""
+    counts = {name: described[name] for name in WHOLE}
+    seconds = {name: described[name] for name in SECONDS}
+    require(
+        all(type(count) is int and count >= 0 for count in counts.values())
+        and all(type(one) in (int, float) and one >= 0 for one in seconds.values()),
+        CheckpointError,
+        f"its counts and seconds are not positive numbers: {counts | seconds}",
+    )
+    return counts | seconds
+
+
+def _params(approximation: Approximation, archive: Archive) -> Params:
     template = jax.eval_shape(approximation.init, *2 * [jax.ShapeDtypeStruct((approximation.dim,), jnp.float32)])
     shapes, structure = jax.tree.flatten(template)
-    leaves = [arrays[f"params/{number}"] for number in range(len(shapes))]
-    require(
-        all(leaf.shape == shape.shape for leaf, shape in zip(leaves, shapes, strict=True)),
-        CheckpointError,
-        "the parameters in the file have other shapes than its approximation.",
+    leaves = [archive.array(f"params/{number}", leaf.shape) for number, leaf in enumerate(shapes)]
+    require(all(leaf.dtype.kind == "f" for leaf in leaves), CheckpointError, "its parameters must be floating-point")
+    params = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
+    # Constraints with bounds that are no numbers, and the like, are met here, without computing anything.
+    jax.eval_shape(
+        lambda params: approximation.coordinates.constrain(approximation.draw(jax.random.key(0), params, 2, False)),
+        params,
     )
-    return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
+    return params
 
 
 def _bound(

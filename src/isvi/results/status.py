@@ -1,10 +1,14 @@
 """Why a fit ended."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from isvi.core.errors import CheckpointError, require
+from isvi.core.text import shown
+
+Kind = Literal["budget", "converged", "settled", "diverged", "interrupted"]
 NAMES_SHOWN = 5
 
 
@@ -21,8 +25,21 @@ class Status:
         message: the reason, and what to try if it is a bad one.
     """
 
-    kind: Literal["budget", "converged", "settled", "diverged", "interrupted"]
+    kind: Kind
     message: str
+
+    @classmethod
+    def of(cls, found: Any) -> "Status":
+        """From JSON, which may be anybody's."""
+        require(
+            isinstance(found, dict)
+            and sorted(found) == ["kind", "message"]
+            and found["kind"] in get_args(Kind)
+            and isinstance(found["message"], str),
+            CheckpointError,
+            f"its status {found!r:.100} is none of {', '.join(get_args(Kind))}",
+        )
+        return cls(**found)
 
     @property
     def good(self) -> bool:
@@ -38,7 +55,7 @@ class Status:
 
 def some(labels: list[str], chosen: np.ndarray) -> str:
     """The names of the chosen entries, the first few of many."""
-    names = [label for label, one in zip(labels, chosen, strict=True) if one]
+    names = [shown(label) for label, one in zip(labels, chosen, strict=True) if one]
     if len(names) == len(labels) > 1:
         return "every entry"
     return ", ".join(names[:NAMES_SHOWN]) + (

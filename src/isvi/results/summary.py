@@ -1,12 +1,16 @@
 """A table of posterior means, spreads and quantiles."""
 
 from dataclasses import dataclass
+from html import escape
+from io import StringIO
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from isvi.core.coordinates import entry_labels
+from isvi.core.text import shown
 
 COLUMNS = ("mean", "sd", "5%", "50%", "95%")
 
@@ -32,12 +36,12 @@ class Summary:
         return dict(zip(COLUMNS, map(float, row), strict=True))
 
     def table(self) -> Table:
-        table = Table(caption=self.caption, caption_justify="left")
+        table = Table(caption=Text(shown(self.caption)), caption_justify="left")
         table.add_column("latent")
         for column in COLUMNS:
             table.add_column(column, justify="right")
         for name, row in zip(self.names[: self.limit], self.values, strict=False):
-            table.add_row(name, *(f"{number:.4g}" for number in row))
+            table.add_row(Text(shown(name)), *(f"{number:.4g}" for number in row))
         if len(self.names) > self.limit:
             table.add_row(f"... {len(self.names) - self.limit:,} more", *("" for _ in COLUMNS))
         return table
@@ -46,20 +50,20 @@ class Summary:
         return self.table()
 
     def __str__(self) -> str:
-        console = Console(width=100, no_color=True)
-        with console.capture() as capture:
-            console.print(self.table())
-        return capture.get().rstrip("\n")
+        # Whatever the terminal is, and the environment says about it: the same text everywhere.
+        console = Console(file=StringIO(), width=100, force_terminal=False, color_system=None)
+        console.print(self.table())
+        return console.file.getvalue().rstrip("\n")  # type: ignore[attr-defined]
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in ("", *COLUMNS))
         rows = "".join(
-            f"<tr><th>{name}</th>" + "".join(f"<td>{number:.4g}</td>" for number in row) + "</tr>"
+            f"<tr><th>{escape(shown(name))}</th>" + "".join(f"<td>{number:.4g}</td>" for number in row) + "</tr>"
             for name, row in zip(self.names[: self.limit], self.values, strict=False)
         )
-        return f"<table><tr>{head}</tr>{rows}</table><p>{self.caption}</p>"
+        return f"<table><tr>{head}</tr>{rows}</table><p>{escape(shown(self.caption))}</p>"
 
 
 def summarize(draws: dict[str, np.ndarray], caption: str, limit: int) -> Summary:

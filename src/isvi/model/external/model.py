@@ -10,6 +10,7 @@ from jaxtyping import Array
 
 from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.data.source import Source
+from isvi.data.tables import as_array, as_columns
 from isvi.model.external.call import External
 from isvi.model.external.rows import ROW
 from isvi.model.model import Model
@@ -43,9 +44,11 @@ class ExternalModel(Model):
         )
         if isinstance(data, Source):
             return self, data
-        if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-            data = {str(column): data[column] for column in data.columns}
-        rows = jax.tree.map(np.asarray, data, is_leaf=lambda leaf: not isinstance(leaf, (dict, tuple)))
+        rows = jax.tree.map(
+            lambda column: as_array(column, "a column of the data"),
+            as_columns(data),
+            is_leaf=lambda leaf: not isinstance(leaf, (dict, tuple)),
+        )
         lengths = {np.shape(column)[:1] for column in jax.tree.leaves(rows)}
         require(
             len(lengths) == 1 and lengths not in ({()}, {(0,)}),

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpyro.distributions.transforms import IdentityTransform
 
+from isvi.core.settings import users_settings
 from isvi.data.dataset import Batch, Dataset
 from isvi.data.opening import Data
 from isvi.model.external.callback import called_back
@@ -103,7 +104,9 @@ class ExternalTarget(Target):
         def one(z: Array, likelihood: Array, pull: dict[str, Array], scale: Array) -> tuple[Array, Array]:
             def known_and_carried(z: Array) -> tuple[Array, Array]:
                 values, log_jacobian = self.coordinates.decode(z)
-                known = self.model.log_prior(values) + log_jacobian
+                with users_settings():
+                    prior = self.model.log_prior(values)
+                known = prior + log_jacobian
                 carried = sum(jnp.sum(pull[name] * value) for name, value in values.items())
                 return known + scale * carried, known
 
