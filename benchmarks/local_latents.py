@@ -87,7 +87,9 @@ def report() -> str:
     with RESULTS.open() as file:
         for one in csv.DictReader(file):
             cases[one["problem"], one["groups"], one["tool"]].append(one)
-    lines = ["| problem | groups | tool | CPU s | gradients | passes | worst mean off (sd) | tau off (sd) | sds off | |"]
+    lines = [
+        "| problem | groups | tool | CPU s | gradients | passes | worst mean off (sd) | tau off (sd) | sds off | |"
+    ]
     lines.append("| " + " | ".join(["---"] * 10) + " |")
     for (problem, groups, tool), rows in cases.items():
         best = rows if tool != "AutoNormal" else [min(rows, key=lambda one: float(one["mean_off"] or "inf"))]

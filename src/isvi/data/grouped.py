@@ -42,7 +42,8 @@ class Grouped:
             f"batch_size must be a positive whole number of rows; got {batch_size!r}.",
         )
         layout = plan(self.sizes, int(batch_size), seed)
-        return Packs(packed(self.arrays, layout), None, self.num_rows, int(batch_size), count=layout.rows.shape[0])
+        full, count = packed(self.arrays, layout), layout.rows.shape[0]
+        return Packs(full, None, self.num_rows, int(batch_size), count=count, groups=self)
 
     def numbers(self, labels: Sequence[Any]) -> np.ndarray:
         """The groups' numbers; -1 for those that are not there."""

@@ -46,7 +46,7 @@ def each_row(rows: Any) -> Pack:
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["full", "rest", "offset"],
-    meta_fields=["size", "batch_size", "windows", "count"],
+    meta_fields=["size", "batch_size", "windows", "count", "groups"],
 )
 @dataclass(frozen=True)
 class Packs(Dataset):
@@ -56,9 +56,11 @@ class Packs(Dataset):
 
     Attributes:
         count: the number of packs.
+        groups: the :class:`isvi.data.Grouped` that they were cut from.
     """
 
     count: int = 1
+    groups: Any = None
 
     @property
     def num_batches(self) -> int:

@@ -43,6 +43,12 @@ def marginal_of(model: Model) -> Marginal:
     return model.log_likelihood
 
 
+def evaluations_per_row(model: Model) -> int:
+    """About how often the log likelihood of a bound model looks at a row: once, if nothing is integrated out."""
+    marginal = model.log_likelihood
+    return marginal.evaluations_per_row if isinstance(marginal, Marginal) else 1
+
+
 def _row(data: Any) -> Any:
     """Shapes and types of one row."""
     if isinstance(data, Source):

@@ -19,6 +19,9 @@ from isvi.model.local.small import log_determinant, solve_upper
 
 Density = Callable[..., Array]
 
+STEPS_COST = 10
+"""Evaluations per dimension that Newton's steps are worth."""
+
 
 class Integrals(NamedTuple):
     """What was found about each group, at one value of the global latents.
@@ -67,15 +70,24 @@ class Marginal:
     def with_rule(self, rule: Nodes) -> "Marginal":
         return replace(self, rule=rule)
 
+    @property
+    def evaluations_per_row(self) -> int:
+        """About how often a row is evaluated for one integral, to tell what a pass over the data costs."""
+        return self.rule.total + STEPS_COST * (1 + self.coordinates.size)
+
     def integrate(self, z: Mapping[str, Array], pack: Pack) -> Integrals:
         """The integrals of all groups, and what they were computed from."""
-        dtype = jnp.result_type(float, *jax.tree.leaves(dict(z)))
-        modes = jax.tree.map(jax.lax.stop_gradient, self.modes(jax.lax.stop_gradient(dict(z)), pack))
-        points, log_weights = self.rule.at(pack.number, dtype)
-        nodes = jax.lax.stop_gradient(_spread(modes, points))
+        return self.around(self.modes(jax.lax.stop_gradient(dict(z)), pack), z, pack)
+
+    def around(self, modes: Modes, z: Mapping[str, Array], pack: Pack) -> Integrals:
+        """The integrals, given the modes."""
+        modes = jax.tree.map(jax.lax.stop_gradient, modes)
+        points, log_weights = self.rule.at(pack.number, modes.location.dtype)
+        nodes = jax.lax.stop_gradient(spread(modes, points))
         values = jax.vmap(lambda at: self.log_joint(z, at, pack))(nodes) + log_weights
         log_integral = logsumexp(values, axis=0)
-        return Integrals(log_integral - log_determinant(modes.precision), nodes, values - log_integral, modes.found)
+        log_determinants = log_determinant(modes.precision)
+        return Integrals(log_integral - log_determinants, nodes, values - log_integral, modes.found)
 
     def modes(self, z: Mapping[str, Array], pack: Pack) -> Modes:
         """Of each group's latents given the global ones, and the curvature there."""
@@ -103,6 +115,6 @@ def as_pack(batch: Any) -> Pack:
     return batch if isinstance(batch, Pack) else each_row(batch)
 
 
-def _spread(modes: Modes, points: Float[Array, "nodes groups size"]) -> Float[Array, "nodes groups size"]:
+def spread(modes: Modes, points: Float[Array, "nodes groups size"]) -> Float[Array, "nodes groups size"]:
     """Points around each group's mode: ``mode + lower^-T point`` has covariance ``(lower lower^T)^-1``."""
     return modes.location + jax.vmap(lambda point: solve_upper(modes.precision, point))(points)

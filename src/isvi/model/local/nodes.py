@@ -66,6 +66,11 @@ class Nodes:
     def products(self) -> bool:
         return self.size <= LARGEST_PRODUCT
 
+    @property
+    def total(self) -> int:
+        """Nodes in all dimensions together."""
+        return len(self._grid[0]) if self.products else 2 * -(-self.count // 2)
+
     def finer(self) -> "Nodes":
         """A rule to judge this one by: with an error that is a small part of this one's."""
         return Nodes(self.size, self.count + 4 if self.products else 4 * self.count)
