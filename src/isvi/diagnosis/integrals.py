@@ -29,7 +29,11 @@ SHIFT_OFF, SHIFT_WRONG = 0.1, 0.5
 good; beyond the second it is poor."""
 NATS_OFF = 0.05
 """By which the log of a group's integral may be wrong and the group still not be counted."""
+NATS_WRONG = 0.5
+"""By which the log of no group's integral may be wrong: the group's own latents are then not known, and nodes that far
+from where the mass is may be wrong by any amount."""
 NAMED = 3
+PROPER = "a proper prior for the local latents, and a look at the rows of these groups"
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,9 @@ class Integrals:
     Attributes:
         groups: how many groups (or rows with latents of their own).
         off: in how many the log of the integral differs by more than ``NATS_OFF`` nats.
-        lost: in how many no mode was found.
+        lost: in how many of these no mode was found.
         worst: the worst of these, by name.
+        largest: by how many nats the worst one differs; infinite where no mode was found.
         shift: by how many posterior sds the errors of all groups together move a mean, at most.
         entry: whose mean that is.
         nodes: nodes of the integral, as :class:`isvi.Model` counts them.
@@ -51,6 +56,7 @@ class Integrals:
     off: int
     lost: int
     worst: tuple[str, ...]
+    largest: float
     shift: float
     entry: str
     nodes: int
@@ -59,7 +65,7 @@ class Integrals:
     def __str__(self) -> str:
         told = f"{self.entry} moved by {self.shift:.3f} sds with {self.more} nodes in place of {self.nodes}"
         if self.off or self.lost:
-            told += f"; off in {max(self.off, self.lost):,} of {self.groups:,} groups"
+            told += f"; off in {self.off:,} of {self.groups:,} groups, such as {', '.join(self.worst)}"
         return told
 
 
@@ -77,14 +83,15 @@ def check_integrals(fit: "Fit") -> Integrals | None:
     shift = np.abs(covariance @ gradient) / np.sqrt(np.diagonal(covariance))
     shift = np.where(np.isfinite(shift), shift, np.inf)
     entry = int(np.argmax(shift))
-    error = np.where(lost, np.inf, off)
+    error = np.where(lost | ~np.isfinite(off), np.inf, off)
     worst = np.argsort(-error)[:NAMED]
-    bad = [names[place] for place in worst if error[place] > NATS_OFF]
+    bad = [str(names[place]) for place in worst if error[place] > NATS_OFF]
     return Integrals(
         groups=len(off),
         off=int((error > NATS_OFF).sum()),
         lost=int(lost.sum()),
         worst=tuple(bad),
+        largest=float(np.nan_to_num(error.max(), nan=np.inf)),
         shift=float(shift[entry]),
         entry=fit.approximation.coordinates.labels()[entry],
         nodes=marginal.rule.count,
@@ -142,16 +149,19 @@ def judge_integrals(
     found: Integrals | None, verdict: Verdict, reasons: list[str], advice: list[str]
 ) -> tuple[Verdict, list[str], list[str]]:
     """A verdict on the fit, made no better by what its integrals are."""
-    if found is None or (found.shift <= SHIFT_OFF and not found.lost):
+    if found is None or (found.shift <= SHIFT_OFF and found.largest <= NATS_WRONG):
         return verdict, reasons, advice
-    named = f" (the worst: {', '.join(map(str, found.worst))})" if found.worst else ""
+    named = f" (the worst: {', '.join(found.worst)})" if found.worst else ""
+    more = f"more nodes: isvi.Model(..., nodes={2 * found.nodes - 1})"
     if found.lost:
         reason = f"in {found.lost:,} of {found.groups:,} groups the local latents have no mode that was found{named}"
-        advised = "a proper prior for the local latents, and a look at the rows of these groups"
-        return "poor", [reason, *reasons], [advised, *advice]
+        return "poor", [reason, *reasons], [PROPER, *advice]
+    if found.shift <= SHIFT_OFF:
+        reason = f"in {found.off:,} of {found.groups:,} groups the integral over local latents is not precise{named}"
+        return "poor" if verdict == "poor" else "usable", [reason, *reasons], [more, PROPER, *advice]
     reason = (
         f"the integrals over local latents are not precise enough: with more nodes the mean of {found.entry} moves by "
         f"{found.shift:.2f} sds{named}"
     )
     worse: Verdict = "poor" if found.shift > SHIFT_WRONG or verdict == "poor" else "usable"
-    return worse, [reason, *reasons], [f"more nodes: isvi.Model(..., nodes={2 * found.nodes - 1})", *advice]
+    return worse, [reason, *reasons], [more, *advice]
