@@ -27,9 +27,9 @@ DRAWS_FOR_COVARIANCE = 4000
 SHIFT_OFF, SHIFT_WRONG = 0.1, 0.5
 """Posterior sds by which the integrals' errors may move a mean: beyond the first it is said, and the fit is not called
 good; beyond the second it is poor."""
-NATS_OFF = 0.05
+NATS_OFF = 0.02
 """By which the log of a group's integral may be wrong and the group still not be counted."""
-NATS_WRONG = 0.5
+NATS_WRONG = 0.1
 """By which the log of no group's integral may be wrong: the group's own latents are then not known, and nodes that far
 from where the mass is may be wrong by any amount."""
 NAMED = 3

@@ -35,7 +35,7 @@ def model(**changes) -> isvi.Model:
         ({"local": None}, "come with their density"),
         ({"log_local_prior": None}, "come with their density"),
         ({"log_likelihood": None}, "needs a log_likelihood"),
-        ({"nodes": 0}, "nodes must be a positive whole number"),
+        ({"nodes": 1}, "nodes must be a whole number, for 1 local entries of at least 3"),
         ({"log_likelihood": lambda z, row: norm.logpdf(row["yy"], z["u"])}, "asks for 'yy'.*data columns"),
         ({"log_local_prior": lambda z: norm.logpdf(z["v"], 0, z["tau"])}, "asks for 'v'"),
     ],

@@ -27,6 +27,9 @@ NODES = {1: 11, 2: 9, 3: 5}
 2e-3 with a prior sd of 4."""
 POINTS = 256
 """In all, beyond three dimensions."""
+FEWEST_NODES, FEWEST_POINTS = 3, 32
+"""As nodes are held constant for the gradient, they must be enough to tell how a group's latents spread. With one node
+the value is Laplace's approximation, and the gradient is not that of the value."""
 NEGLIGIBLE = 1e-9
 """Products of nodes with less weight than this are left out: corners of the grid."""
 WIDENING = 1.15
@@ -55,10 +58,11 @@ class Nodes:
             "A local latent is declared for one group: isvi.real() if each group has one number, not one for every "
             "group.",
         )
+        least = FEWEST_NODES if size <= LARGEST_PRODUCT else FEWEST_POINTS
         require(
-            count is None or (isinstance(count, (int, np.integer)) and count >= 1),
+            count is None or (isinstance(count, (int, np.integer)) and count >= least),
             ModelError,
-            f"nodes must be a positive whole number; got {count!r}.",
+            f"nodes must be a whole number, for {size} local entries of at least {least}; got {count!r}.",
         )
         return cls(size, int(count) if count is not None else NODES.get(size, POINTS))
 
