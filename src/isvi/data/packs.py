@@ -43,6 +43,13 @@ def each_row(rows: Any) -> Pack:
     return Pack(pieces, jnp.ones((count, 1), bool), None, jnp.arange(count, dtype=jnp.int32))
 
 
+def real_rows(batches: Any) -> Any:
+    """The rows of stacked packs, without those that only fill; anything else as it is."""
+    if not isinstance(batches, Pack):
+        return batches
+    return jax.tree.map(lambda a: np.asarray(a)[np.asarray(batches.there)], batches.rows)
+
+
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["full", "rest", "offset"],

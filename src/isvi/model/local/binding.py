@@ -27,7 +27,7 @@ def bind_local(model: Model, data: Any) -> Model:
         "The model has local latents, but no data was given: isvi.fit(model, isvi.data.grouped(data, by=...)).",
     )
     size = sum(latent.unconstrained_size for latent in model.local.values())
-    rule = Nodes.choose(size, model.nodes)
+    rule = Nodes.choose(size, model.nodes, _num_groups(data))
     if isinstance(data, Grouped):
         _refuse_one_per_group(size, data)
     _check(model, _row(data))
@@ -47,6 +47,12 @@ def evaluations_per_row(model: Model) -> int:
     """About how often the log likelihood of a bound model looks at a row: once, if nothing is integrated out."""
     marginal = model.log_likelihood
     return marginal.evaluations_per_row if isinstance(marginal, Marginal) else 1
+
+
+def _num_groups(data: Any) -> int:
+    if isinstance(data, Grouped):
+        return len(data.labels)
+    return data.num_rows if isinstance(data, Source) else checked_arrays(data)[1]
 
 
 def _row(data: Any) -> Any:
