@@ -57,7 +57,7 @@ def of_fit(problem: Problem, tool: str, fit: isvi.Fit, answer: Answer, truth: Re
 
 def measure(problem: Problem, with_reference: bool, rivals: list[str]) -> list[dict[str, object]]:
     fits = [run_isvi(problem, seed) for seed in range(SEEDS)]
-    draws = 1_000 if problem.groups <= 1_000 else 400
+    draws = 1_000 if problem.groups <= 1_000 and problem.effects == 1 else 400
     truth = reference(problem, fits[0][0], draws) if with_reference else None
     rows = [of_fit(problem, "isvi", fit, answer, truth) for fit, answer in fits]
     for package in ("lme4", "glmmTMB"):

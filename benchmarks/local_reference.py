@@ -20,7 +20,7 @@ DRAWS = 2_000
 DF = 8.0
 AT_ONCE = 4
 STEPS = 12
-FINE = {1: 25, 2: 15, 3: 9}
+FINE = {1: 25, 2: 11, 3: 7}
 """Nodes per dimension."""
 
 

@@ -53,3 +53,14 @@ def used_latents(label: str, density: Callable[..., Any], values: dict[str, Any]
 
 def _row_names(rows: Any) -> set[str]:
     return set(rows) if isinstance(rows, dict) else set()
+
+
+def outputs_reached(function: Callable[..., dict[str, Any]], inputs: Any) -> set[str]:
+    """Names of the outputs that depend on any of the inputs."""
+    jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(inputs)
+    reached = {id(var) for var in jaxpr.jaxpr.invars}
+    for equation in jaxpr.jaxpr.eqns:
+        if any(id(var) in reached for var in equation.invars):
+            reached |= {id(var) for var in equation.outvars}
+    # Dicts are flattened in the order of their sorted keys.
+    return {name for name, var in zip(sorted(shapes), jaxpr.jaxpr.outvars, strict=True) if id(var) in reached}

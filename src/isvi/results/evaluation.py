@@ -29,6 +29,8 @@ VALUES_AT_ONCE = 2**22
 ROWS_TO_EVALUATE = 10**8
 ENTRIES_TO_DRAW = 5 * 10**7
 FEWEST_DRAWS, MOST_DRAWS, MOST_DRAWS_ON_HOST = 100, 2000, 1000
+FEWEST_WITH_INTEGRALS = 300
+"""Where a pass over the data costs many evaluations of each row, so that there would be too few draws for a verdict."""
 
 
 class ElboEstimate(NamedTuple):
@@ -74,9 +76,9 @@ def default_draws(fit: "Fit") -> int:
     100 from a million rows on. Each is a pass over the data. Models evaluated on the host get at most 1,000."""
     target = make_target(fit.model, fit.approximation.coordinates)
     most = MOST_DRAWS_ON_HOST if target.on_host else MOST_DRAWS
-    work = fit.data().size * evaluations_per_row(fit.model)
-    wanted = min(ROWS_TO_EVALUATE // work, ENTRIES_TO_DRAW // fit.approximation.dim, most)
-    return max(FEWEST_DRAWS, wanted)
+    per_row = evaluations_per_row(fit.model)
+    wanted = min(ROWS_TO_EVALUATE // (fit.data().size * per_row), ENTRIES_TO_DRAW // fit.approximation.dim, most)
+    return max(FEWEST_DRAWS if per_row == 1 else FEWEST_WITH_INTEGRALS, wanted)
 
 
 def evaluate(fit: "Fit", num_samples: int, seed: int) -> Evaluation:
