@@ -2,7 +2,8 @@
 
 The marginal likelihood is evaluated in double precision with many more nodes than a fit uses; for linear models, in
 closed form, group by group. Draws are from a Student t around the mode, and their weights are the posterior's over the
-t's: with ``DRAWS`` of them, means are good to about 0.01 sds (draws come with their mirror images) and sds to 3%.
+t's: with ``DRAWS`` of them, means are good to about 0.01 sds (draws come with their mirror images) and sds to 3% at
+best: for them, a draw and its mirror image count as one.
 """
 
 from typing import Any, NamedTuple
