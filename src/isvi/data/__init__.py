@@ -4,6 +4,7 @@ from is one more file with a :class:`Source`; a model or a draw has no business 
 from isvi.data.batches import Batches
 from isvi.data.cache import Cached
 from isvi.data.dataset import Batch, Dataset
+from isvi.data.grouped import Grouped, grouped
 from isvi.data.npy import Npy
 from isvi.data.opening import Data, open_data
 from isvi.data.parquet import Parquet
@@ -18,11 +19,13 @@ __all__ = [
     "Cached",
     "Data",
     "Dataset",
+    "Grouped",
     "Npy",
     "Parquet",
     "Schedule",
     "Source",
     "Stream",
     "Zarr",
+    "grouped",
     "open_data",
 ]

@@ -1,6 +1,6 @@
 """Did it work? The diagnosis of a fit."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from isvi.diagnosis.entries import Entries, number, weigh_entries
+from isvi.diagnosis.integrals import Integrals, check_integrals, judge_integrals
 from isvi.diagnosis.stationarity import Slope, Trend, slope, trend
 from isvi.diagnosis.verdict import Evidence, Verdict, judge
 from isvi.results.evaluation import ElboEstimate
@@ -45,6 +46,7 @@ class Diagnosis:
         trend: the ELBO's rise over the last third of the fit.
         entries: what the weights say about every entry.
         status: how the fit ended.
+        integrals: what more nodes say about the integrals over local latents; None if there are none.
     """
 
     verdict: Verdict
@@ -64,6 +66,7 @@ class Diagnosis:
     trend: Trend | None
     entries: Entries
     status: str
+    integrals: Integrals | None = None
 
     @property
     def good(self) -> bool:
@@ -98,6 +101,7 @@ class Diagnosis:
             "trend_standard_error": None if self.trend is None else number(self.trend.standard_error),
             "status": self.status,
             "entries": self.entries.to_dict(),
+            "integrals": None if self.integrals is None else asdict(self.integrals),
         }
 
     def lines(self) -> list[tuple[str, str]]:
@@ -119,6 +123,8 @@ class Diagnosis:
         if self.trend is not None:
             rise = f"{self.trend.value:+,.2f} ± {self.trend.standard_error:.2f}"
             lines.append(("tail of the fit", f"{rise} nats over its last third"))
+        if self.integrals is not None:
+            lines.append(("integrals", str(self.integrals)))
         return [*lines, ("passes", f"{self.passes:,} over the data"), ("ended by", self.status)]
 
     def table(self) -> Table:
@@ -177,7 +183,8 @@ def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], 
     evidence = Evidence(
         fit.approximation, fit.status, fit.gradients, weighted, entries, steepness, tail, _finite(fit, weighted)
     )
-    verdict, reasons, advice = judge(evidence)
+    integrals = check_integrals(fit)
+    verdict, reasons, advice = judge_integrals(integrals, *judge(evidence))
     return Diagnosis(
         verdict=verdict,
         reasons=tuple(reasons),
@@ -196,6 +203,7 @@ def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], 
         trend=tail,
         entries=entries,
         status=str(fit.status),
+        integrals=integrals,
     )
 
 

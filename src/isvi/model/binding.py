@@ -3,8 +3,11 @@
 from typing import Any, NamedTuple, Protocol
 
 from isvi.core.coordinates import Coordinates
+from isvi.core.errors import ConfigurationError, require
+from isvi.data.grouped import Grouped
 from isvi.data.opening import as_source
 from isvi.model.external import ExternalModel, ExternalTarget
+from isvi.model.local import bind_local
 from isvi.model.model import Model
 from isvi.model.target import Target
 
@@ -31,6 +34,14 @@ def bind(model: Model | Bindable, data: Any, batch_size: int | None) -> Bound:
         bound, rows = model.with_rows(data)
         return Bound(bound, rows, batch_size)
     data = as_source(data)
+    if isinstance(model, Model) and model.local is not None:
+        return Bound(bind_local(model, data), data, batch_size)
+    require(
+        not isinstance(data, Grouped),
+        ConfigurationError,
+        "The data are grouped, but the model has no local latents that a group could have: "
+        "isvi.Model(..., local={...}, log_local_prior=...). Pass the rows as they are, or declare them.",
+    )
     return Bound(model, data, batch_size) if isinstance(model, Model) else model.bind(data, batch_size)
 
 

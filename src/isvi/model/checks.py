@@ -1,6 +1,6 @@
 """Trying a model out before fitting it, so that mistakes are met at the door."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from math import inf
 from typing import Any
@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.compiling import compiled_once, operations
-from isvi.core.errors import ConfigurationError, IsviError, ModelError, require
-from isvi.core.settings import users_settings
+from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.data.dataset import Batch, Dataset
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.gradient_check import check_gradient, in_double_precision
 from isvi.model.model import Model
 from isvi.model.target import Target
+from isvi.model.tracing import used_latents
 
 DRAWS = 8
 """At how many draws a model is tried."""
@@ -39,11 +39,11 @@ def check_model(model: Model, dataset: Dataset) -> None:
     )
     dtype = jnp.result_type(float)
     values = {name: jax.ShapeDtypeStruct(latent.shape, dtype) for name, latent in model.latents.items()}
-    used = _used_latents(model, "log_prior", model.log_prior, values)
+    used = used_latents("log_prior", model.log_prior, values)
     in_likelihood: set[str] = set()
     if model.log_likelihood is not None:
         rows = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), dataset.full)
-        in_likelihood = _used_latents(model, "log_likelihood", model.log_likelihood, values, rows)
+        in_likelihood = used_latents("log_likelihood", model.log_likelihood, values, rows)
     for name, latent in model.latents.items():
         require(
             name in used or (latent.flat_prior and name in in_likelihood),
@@ -53,62 +53,6 @@ def check_model(model: Model, dataset: Dataset) -> None:
             if name in in_likelihood
             else f"latent {name!r} is used by neither log_prior nor log_likelihood. Use it, or remove it.",
         )
-
-
-def _used_latents(model: Model, label: str, density: Callable, values: dict, *rows: Any) -> set[str]:
-    """The latents that a density depends on, found by tracing it."""
-    try:
-        with users_settings():
-            jaxpr, result = jax.make_jaxpr(density, return_shape=True)(values, *rows)
-    except IsviError:
-        raise
-    except KeyError as error:
-        asked = error.args[0] if error.args else None
-        if isinstance(asked, str) and asked not in values and (not rows or asked not in _row_names(rows[0])):
-            known = f"latents are {sorted(values)}"
-            columns = f", its data columns {sorted(_row_names(rows[0]))}" if rows and _row_names(rows[0]) else ""
-            raise ModelError(
-                f"{label} asks for {asked!r}, which the model does not have: its {known}{columns}."
-            ) from error
-        raise
-    except TypeError as error:
-        by_name = "string indexing" in str(error) or "indices must be integers" in str(error)
-        if rows and not isinstance(rows[0], dict) and by_name:
-            raise ModelError(
-                f"{label} asks for columns by name, but the data have none: they are one array, or a tuple. Pass a "
-                "dict, isvi.fit(model, {'x': x, 'y': y}), or write the model for what there is."
-            ) from error
-        error.add_note(f"(raised while isvi traced {label}, before fitting)")
-        raise
-    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
-        raise ModelError(
-            f"{label} cannot be compiled by JAX: write it with jax.numpy instead of numpy, without Python `if` or "
-            "float() on latents. JAX said: " + str(error).splitlines()[0]
-        ) from error
-    except Exception as error:
-        error.add_note(f"(raised while isvi traced {label}, before fitting)")
-        raise
-    require(
-        hasattr(result, "shape") and result.shape == (),
-        ModelError,
-        f"{label} must return a scalar; it returned "
-        + (f"shape {result.shape}" if hasattr(result, "shape") else f"{type(result).__name__}")
-        + ". Sum over rows and entries, for instance with jnp.sum(...).",
-    )
-    require(
-        jnp.issubdtype(result.dtype, jnp.floating),
-        ModelError,
-        f"{label} must return a real number; it returned dtype {result.dtype}.",
-    )
-    inputs = jaxpr.jaxpr.invars[: len(values)]
-    mentioned = {id(var) for equation in jaxpr.jaxpr.eqns for var in equation.invars}
-    mentioned |= {id(var) for var in jaxpr.jaxpr.outvars}
-    # Dicts are flattened in the order of their sorted keys.
-    return {name for name, var in zip(sorted(values), inputs, strict=True) if id(var) in mentioned}
-
-
-def _row_names(rows: Any) -> set[str]:
-    return set(rows) if isinstance(rows, dict) else set()
 
 
 class Trial:

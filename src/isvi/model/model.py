@@ -29,7 +29,8 @@ class Model:
         latents: for instance ``{"w": isvi.real(500), "tau": isvi.positive()}``.
         log_prior: ``log_prior(z) -> scalar``. With no likelihood, this is the whole log density.
         log_likelihood: ``log_likelihood(z, batch) -> scalar``, summed over the rows of the batch.
-            ``batch`` has the structure of the data passed to :func:`isvi.fit`.
+            ``batch`` has the structure of the data passed to :func:`isvi.fit`. With local latents:
+            ``log_likelihood(z, row) -> scalar``, of one row.
         report: ``report(draws) -> dict``: what the posterior shows for draws of the latents (with a leading
             axis), if that is more than the latents themselves: quantities computed from them, or their values
             in the space that the user of a front end thinks in.
@@ -44,6 +45,11 @@ class Model:
         coords: labels along these axes.
         groups: further groups of the DataTree, such as ``{"observed_data": {...}}``; or a function that gives them,
             called when they are needed.
+        local: latents of one group of rows (``isvi.data.grouped``), or of one row, such as ``{"u": isvi.real(2)}``.
+            They are integrated out: see ``docs/local.md``.
+        log_local_prior: ``log_local_prior(z) -> scalar``, of the local latents of one group given the others. As for
+            ``log_likelihood``, ``z`` holds both.
+        nodes: how many nodes the integral over a group's latents takes, per dimension; beyond three dimensions, in all.
 
     >>> import isvi, jax.numpy as jnp
     >>> from jax.scipy.stats import norm
@@ -65,6 +71,9 @@ class Model:
     dims: Mapping[str, Sequence[str]] | None = None
     coords: Mapping[str, Sequence[Any]] | None = None
     groups: Groups | Callable[[], Groups] | None = None
+    local: Mapping[str, Latent] | None = None
+    log_local_prior: LogPrior | None = None
+    nodes: int | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -72,7 +81,7 @@ class Model:
             ModelError,
             f"latents must be a non-empty mapping of names to latents; got {self.latents!r}.",
         )
-        for name, latent in self.latents.items():
+        for name, latent in {**self.latents, **(self.local or {})}.items():
             require(
                 isinstance(latent, Latent),
                 ModelError,
@@ -84,4 +93,26 @@ class Model:
             self.log_likelihood is None or callable(self.log_likelihood),
             ModelError,
             f"log_likelihood must be a function or None; got {self.log_likelihood!r}.",
+        )
+        if self.local is not None or self.log_local_prior is not None:
+            self._require_local_parts()
+
+    def _require_local_parts(self) -> None:
+        require(
+            isinstance(self.local, Mapping) and len(self.local) > 0 and callable(self.log_local_prior),
+            ModelError,
+            "local latents come with their density: local={...} and log_local_prior=lambda z: ...; got "
+            f"local={self.local!r} and log_local_prior={self.log_local_prior!r}.",
+        )
+        require(
+            self.log_likelihood is not None,
+            ModelError,
+            "a model with local latents needs a log_likelihood(z, row) of one row.",
+        )
+        shared = sorted(set(self.latents) & set(self.local or {}))
+        require(
+            not shared,
+            ModelError,
+            f"{shared} is in latents and in local: a latent either has one value for all groups (latents), or one for "
+            "each group (local).",
         )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from isvi.core.errors import ConfigurationError, require
+from isvi.data.packs import real_rows
 from isvi.results.evaluation import ElboEstimate, default_draws, evaluate
 from isvi.results.exploration import Candidates
 from isvi.results.fit import Fit
@@ -175,7 +176,7 @@ def _same_data(a: Fit, b: Fit) -> bool:
 def _sums(fit: Fit) -> dict[str, tuple[float, float]]:
     """The sum of every column, and of its absolute values."""
     sums: dict[str, tuple[float, float]] = {}
-    pieces = (piece for part in fit.data().parts() for piece in (part.full, part.rest))
+    pieces = (real_rows(piece) for part in fit.data().parts() for piece in (part.full, part.rest))
     for path, leaf in (named for piece in pieces for named in jax.tree_util.tree_leaves_with_path(piece)):
         column, values = jax.tree_util.keystr(path), np.asarray(leaf, np.float64)
         total, size = sums.get(column, (0.0, 0.0))

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.model.binding import make_target
+from isvi.model.local import evaluations_per_row
 from isvi.model.target import Target
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ VALUES_AT_ONCE = 2**22
 ROWS_TO_EVALUATE = 10**8
 ENTRIES_TO_DRAW = 5 * 10**7
 FEWEST_DRAWS, MOST_DRAWS, MOST_DRAWS_ON_HOST = 100, 2000, 1000
+FEWEST_WITH_INTEGRALS = 300
+"""Where a pass over the data costs many evaluations of each row, so that there would be too few draws for a verdict."""
 
 
 class ElboEstimate(NamedTuple):
@@ -73,8 +76,9 @@ def default_draws(fit: "Fit") -> int:
     100 from a million rows on. Each is a pass over the data. Models evaluated on the host get at most 1,000."""
     target = make_target(fit.model, fit.approximation.coordinates)
     most = MOST_DRAWS_ON_HOST if target.on_host else MOST_DRAWS
-    wanted = min(ROWS_TO_EVALUATE // fit.data().size, ENTRIES_TO_DRAW // fit.approximation.dim, most)
-    return max(FEWEST_DRAWS, wanted)
+    per_row = evaluations_per_row(fit.model)
+    wanted = min(ROWS_TO_EVALUATE // (fit.data().size * per_row), ENTRIES_TO_DRAW // fit.approximation.dim, most)
+    return max(FEWEST_DRAWS if per_row == 1 else FEWEST_WITH_INTEGRALS, wanted)
 
 
 def evaluate(fit: "Fit", num_samples: int, seed: int) -> Evaluation:
@@ -88,7 +92,8 @@ class Evaluator:
     def __init__(self, fit: "Fit", at_once: int | None = None) -> None:
         """``at_once`` draws are evaluated together, or fewer, for data that need more memory."""
         approximation, data = fit.approximation, fit.data()
-        bearable = max(1, VALUES_AT_ONCE // max(data.batch_size, approximation.dim))
+        values = data.batch_size * evaluations_per_row(fit.model)
+        bearable = max(1, VALUES_AT_ONCE // max(values, approximation.dim))
         self._at_once = bearable if at_once is None else min(at_once, bearable)
         self._fit = fit
         self._compiled: Target | None = None

@@ -1,7 +1,7 @@
 """The result of a fit."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from isvi.core.text import shown
 from isvi.data.opening import Data
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
+from isvi.model.local import Marginal
 from isvi.model.model import Model
 from isvi.results.attempts import Attempt
 from isvi.results.density import log_prob
@@ -24,6 +25,7 @@ from isvi.results.evaluation import ElboEstimate, Evaluation, default_draws, eva
 from isvi.results.exploration import Candidates, explore
 from isvi.results.history import History
 from isvi.results.importance import Importance, importance
+from isvi.results.local import Local, local, predict_local
 from isvi.results.smoothing import FEWEST_FOR_A_TAIL
 from isvi.results.status import Status
 from isvi.results.summary import Summary, summarize
@@ -83,7 +85,8 @@ class Fit:
     ) -> dict[str, np.ndarray]:
         """Posterior predictive draws for new rows, or for the rows that were fitted, with a leading axis.
 
-        For models of front ends that can simulate data: NumPyro, PyMC, and Stan by its generated quantities.
+        For models of front ends that can simulate data: NumPyro, PyMC, and Stan by its generated quantities; and for
+        ``isvi.Model(..., predict=...)``. Of local latents, every row gets those of its own group.
         With ``infer_discrete``, draws of a NumPyro model's discrete latents instead, which were summed out: from their
         posterior given the rows, with their observations.
         """
@@ -97,7 +100,34 @@ class Fit:
                 "This model cannot simulate data: it has densities only. Simulate from fit.sample(), or write the "
                 "model in NumPyro and use isvi.from_numpyro."
             )
+        if isinstance(self.model.log_likelihood, Marginal):
+            return predict_local(self, data, num_samples, seed)
         return dict(self.model.predict(self._latents(self._draw(num_samples, seed, antithetic=False)), data, seed))
+
+    def local(
+        self,
+        groups: Sequence[Any] | None = None,
+        data: Any = None,
+        *,
+        new: int | None = None,
+        num_samples: int = 1000,
+        seed: int = 0,
+    ) -> Local:
+        """The posterior of latents that belong to one group or one row each: draws, means and sds (docs/local.md).
+
+        Args:
+            groups: labels of groups; None for all.
+            data: rows of groups, from ``isvi.data.grouped``, or rows with latents of their own; None for those of the
+                fit.
+            new: instead, so many groups of which there are no data, from their prior.
+            num_samples: draws of the global latents, with one of every group's given each.
+            seed: of the draws; those of the global latents are ``fit.sample(num_samples, seed)``.
+        """
+        return local(self, groups, data, new, num_samples, seed)
+
+    def draw_latents(self, num_samples: int, seed: int) -> dict[str, jax.Array]:
+        """Draws of the model's own latents, before anything is computed from them for a report."""
+        return self.approximation.coordinates.constrain(self._draw(num_samples, seed, antithetic=False))
 
     def mean(self) -> dict[str, np.ndarray]:
         """Posterior means in constrained space."""

@@ -16,13 +16,16 @@ from isvi.frontends.numpyro.dependence import depending_on_discrete, depending_o
 from isvi.frontends.numpyro.enumeration import check_enumerable
 from isvi.frontends.numpyro.exported import ExportedModel
 from isvi.frontends.numpyro.function import ModelFunction
+from isvi.frontends.numpyro.local import LocalNumpyroModel
 from isvi.frontends.numpyro.rows import ArrayRows, NoRows, PlateRows, SourceRows
 from isvi.frontends.numpyro.sites import subsampled_plates
 from isvi.frontends.numpyro.traced import TracedModel
 from isvi.model.binding import Bound
 
 
-def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> "NumpyroModel":
+def from_numpyro(
+    model: Callable, *args: Any, local: str | None = None, by: str | None = None, **kwargs: Any
+) -> "NumpyroModel | LocalNumpyroModel":
     """A NumPyro model function as a model for :func:`isvi.fit`.
 
     Args:
@@ -31,6 +34,9 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> "NumpyroModel":
         *args, **kwargs: arguments that are not per row and are always passed, such as the number of groups. If
             *all* arguments are given here, fit without data: every evaluation uses all rows, except in a plate
             with ``subsample_size``, whose rows become the mini-batches.
+        local: the plate whose latents belong to one group each, and are integrated out (``docs/local.md``).
+        by: the column of the data, and argument of the model, that says which group a row belongs to. Without it the
+            plate is that of the rows.
 
     >>> import isvi, numpyro, numpyro.distributions as dist
     >>> def coin(heads=None):
@@ -43,7 +49,12 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> "NumpyroModel":
     args, kwargs = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, (args, kwargs)
     )
-    return NumpyroModel(model, args, kwargs)
+    require(
+        by is None or local is not None,
+        ConfigurationError,
+        f"by={by!r} goes with local=..., the plate whose latents belong to one group each.",
+    )
+    return NumpyroModel(model, args, kwargs) if local is None else LocalNumpyroModel(model, args, kwargs, local, by)
 
 
 class NumpyroModel(ModelFunction):

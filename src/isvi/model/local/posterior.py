@@ -1,0 +1,56 @@
+"""A group's latents given the global ones: moments by the nodes of the integral, and draws."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from isvi.data.packs import Pack
+from isvi.model.local.marginal import Marginal, spread
+from isvi.model.local.nodes import WIDENING
+
+CANDIDATES = 64
+"""From which a draw is picked by importance weights. A group's posterior is near a Gaussian, so that most of them
+count, and the draw's distribution is off by about one part in as many."""
+
+
+class Given(NamedTuple):
+    """Local latents of each group, given one value of the global ones; all in constrained space.
+
+    Attributes:
+        draw: one draw.
+        mean: the mean.
+        square: the mean of the square.
+        effective: the share of the draw's candidates that counted.
+    """
+
+    draw: dict[str, Array]
+    mean: dict[str, Array]
+    square: dict[str, Array]
+    effective: Float[Array, " groups"]
+
+
+def given(marginal: Marginal, key: PRNGKeyArray, z: Mapping[str, Array], pack: Pack) -> Given:
+    """The posterior of the local latents of every group at one value of the global ones."""
+    modes = marginal.modes(z, pack)
+    integrals = marginal.around(modes, z, pack)
+    weights = jnp.exp(integrals.log_weights)
+    values = jax.vmap(jax.vmap(lambda at: marginal.coordinates.decode(at)[0]))(integrals.nodes)
+    mean = {name: _averaged(weights, value) for name, value in values.items()}
+    square = {name: _averaged(weights, value**2) for name, value in values.items()}
+    noise_key, pick_key = jax.random.split(key)
+    noise = jax.random.normal(noise_key, (CANDIDATES, *modes.location.shape), modes.location.dtype)
+    candidates = spread(modes, WIDENING * noise)
+    log_joint = jax.vmap(lambda at: marginal.log_joint(z, at, pack))(candidates)
+    log_weights = jax.nn.log_softmax(log_joint + 0.5 * jnp.sum(noise**2, axis=-1), axis=0)
+    picked = jax.random.categorical(pick_key, log_weights, axis=0)
+    drawn = jnp.take_along_axis(candidates, picked[None, :, None], axis=0)[0]
+    draw = jax.vmap(lambda at: marginal.coordinates.decode(at)[0])(drawn)
+    effective = 1 / jnp.sum(jnp.exp(2 * log_weights), axis=0) / CANDIDATES
+    return Given(draw, mean, square, effective)
+
+
+def _averaged(weights: Float[Array, "nodes groups"], values: Array) -> Array:
+    return jnp.einsum("sg,sg...->g...", weights, values)
