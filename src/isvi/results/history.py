@@ -17,6 +17,10 @@ class History:
             it is taken. :meth:`isvi.Fit.elbo` evaluates it properly.
         elbo_standard_error: standard error of that mean.
         effective: effective fraction of the remembered records' weights at the end of the row.
+        visits: mini-batches visited so far.
+        level: ``elbo`` without most of its noise: with what the row's mini-batches differ from the mean of all by, as
+            their newest records say, taken off. The last pass over the data comes out as one number. Empty before the
+            first is complete.
     """
 
     gradients: list[int] = field(default_factory=list)
@@ -25,10 +29,14 @@ class History:
     elbo: list[float] = field(default_factory=list)
     elbo_standard_error: list[float] = field(default_factory=list)
     effective: list[float] = field(default_factory=list)
+    visits: list[int] = field(default_factory=list)
+    level: list[float] = field(default_factory=list)
 
     def append(self, **row: float) -> None:
+        """A row, without ``level``, which is known in hindsight only."""
         for column in fields(self):
-            getattr(self, column.name).append(row[column.name])
+            if column.name != "level":
+                getattr(self, column.name).append(row[column.name])
 
     @property
     def covered(self) -> int:
