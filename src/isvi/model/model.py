@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent
 
 LogPrior = Callable[[dict[str, Array]], Array]
 LogLikelihood = Callable[[dict[str, Array], Any], Array]
+Simulate = Callable[[PRNGKeyArray, dict[str, Array], Any], Any]
 Report = Callable[[dict[str, Any]], Mapping[str, Any]]
 Predict = Callable[[dict[str, Any], Any, int], Mapping[str, Any]]
 Unreport = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -37,6 +38,9 @@ class Model:
         dims: names of the axes of what is reported, by latent, for ArviZ.
         coords: labels along these axes.
         groups: further groups of the DataTree, such as ``{"observed_data": {...}}``.
+        pointwise: ``pointwise(z, batch) -> (rows,)``: the log likelihood row by row, for leave-one-out. By default
+            ``log_likelihood`` is called with one row at a time, which is the same if it is a sum over rows.
+        simulate: ``simulate(key, z, batch) -> dict`` of simulated columns of the batch, by name: for predictions.
 
     >>> import isvi, jax.numpy as jnp
     >>> from jax.scipy.stats import norm
@@ -56,6 +60,8 @@ class Model:
     dims: Mapping[str, Sequence[str]] | None = None
     coords: Mapping[str, Sequence[Any]] | None = None
     groups: Mapping[str, Mapping[str, Any]] | None = None
+    pointwise: LogLikelihood | None = None
+    simulate: Simulate | None = None
 
     def __post_init__(self) -> None:
         require(

@@ -26,6 +26,7 @@ from isvi.results.status import Status
 from isvi.results.summary import Summary, summarize
 
 if TYPE_CHECKING:
+    from arviz_stats.utils import ELPDData
     from matplotlib.axes import Axes
     from xarray import DataTree
 
@@ -76,14 +77,10 @@ class Fit:
     def predict(self, data: Any = None, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """Posterior predictive draws for new rows, or for the rows that were fitted, with a leading axis.
 
-        For models of front ends that can simulate data: NumPyro, PyMC, and Stan by its generated quantities.
+        For models with ``simulate``, and of front ends that can simulate: NumPyro, PyMC, and Stan by its generated
+        quantities.
         """
-        if self.model.predict is None:
-            raise ConfigurationError(
-                "This model cannot simulate data: it has densities only. Simulate from fit.sample(), or write the "
-                "model in NumPyro and use isvi.from_numpyro."
-            )
-        return dict(self.model.predict(self._latents(self._draw(num_samples, seed, antithetic=False)), data, seed))
+        return self._predicted(self._latents(self._draw(num_samples, seed, antithetic=False)), data, seed)
 
     def mean(self) -> dict[str, np.ndarray]:
         """Posterior means in constrained space."""
@@ -154,20 +151,36 @@ class Fit:
             )
         return self.dataset
 
-    def to_datatree(self, num_samples: int = 1000, seed: int = 0) -> "DataTree":
-        """Draws as an ArviZ DataTree with one chain."""
-        import arviz_base
+    def to_datatree(
+        self,
+        num_samples: int = 1000,
+        seed: int = 0,
+        *,
+        sample_stats: bool = False,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+    ) -> "DataTree":
+        """Draws as an ArviZ DataTree with one chain, and the data, if they are in memory.
 
-        posterior = {name: values[None] for name, values in self.sample(num_samples, seed).items()}
-        attributes = {
-            "inference_library": "isvi",
-            "model_gradients": self.gradients,
-            "status": str(self.status),
-        }
-        groups = {"posterior": posterior, **(self.model.groups or {})}
-        known = {name for group in groups.values() for name in group}
-        dims = {name: list(axes) for name, axes in (self.model.dims or {}).items() if name in known}
-        return arviz_base.from_dict(groups, attrs={"posterior": attributes}, dims=dims, coords=self.model.coords)
+        Args:
+            num_samples, seed: of the draws.
+            sample_stats: add log p (``lp``), log q and log importance weights; a pass over the data for every draw.
+            log_likelihood: add the log likelihood of every row at every draw.
+            posterior_predictive: add simulated data; columns of the same names are then the ``observed_data``.
+        """
+        from isvi.results.tree import to_datatree
+
+        return to_datatree(self, num_samples, seed, sample_stats, log_likelihood, posterior_predictive)
+
+    def loo(self, num_samples: int | None = None, seed: int = 0) -> "ELPDData":
+        """Leave-one-out cross-validation: the expected log density of a new row. Needs the extra ``isvi[loo]``.
+
+        The draws are those that :meth:`diagnose` weighs; their weights correct for q not being the posterior. Of very
+        many rows a random part is left out, and the rest extrapolated (``subsampling_se``).
+        """
+        from isvi.results.loo import loo
+
+        return loo(self, num_samples, seed)
 
     def save(self, path: str | Path) -> None:
         """Write the fit to one file, which :func:`isvi.load` reads: parameters, history and status, and neither the
@@ -238,6 +251,11 @@ class Fit:
     def _latents(self, draws: jax.Array) -> dict[str, np.ndarray]:
         values = jax.device_get(self.approximation.coordinates.constrain(draws))
         return {name: values[name] for name in self.model.latents}
+
+    def _predicted(self, latents: dict[str, np.ndarray], data: Any, seed: int) -> dict[str, np.ndarray]:
+        from isvi.results.prediction import predict
+
+        return predict(self, latents, data, seed)
 
     def _draw(self, num_samples: int, seed: int, antithetic: bool) -> jax.Array:
         require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
