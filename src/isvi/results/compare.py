@@ -138,7 +138,7 @@ def compare(
     require(by in ("elbo", "loo"), ConfigurationError, f"compare by 'elbo' or by 'loo'; got {by!r}.")
     named = dict(fits) if isinstance(fits, Mapping) else {str(number): fit for number, fit in enumerate(fits)}
     if by == "loo":
-        from isvi.results.loo import compare_by_loo
+        from isvi.exchange.loo import compare_by_loo
 
         _require_same_data(named)
         return compare_by_loo(named, num_samples, seed)

@@ -168,7 +168,7 @@ class Fit:
             log_likelihood: add the log likelihood of every row at every draw.
             posterior_predictive: add simulated data; columns of the same names are then the ``observed_data``.
         """
-        from isvi.results.tree import to_datatree
+        from isvi.exchange.tree import to_datatree
 
         return to_datatree(self, num_samples, seed, sample_stats, log_likelihood, posterior_predictive)
 
@@ -178,9 +178,38 @@ class Fit:
         The draws are those that :meth:`diagnose` weighs; their weights correct for q not being the posterior. Of very
         many rows a random part is left out, and the rest extrapolated (``subsampling_se``).
         """
-        from isvi.results.loo import loo
+        from isvi.exchange.loo import loo
 
         return loo(self, num_samples, seed)
+
+    def mcmc(self, num_samples: int = 1000, chains: int = 4, warmup: int | None = None, seed: int = 0) -> "DataTree":
+        """The posterior itself, by NUTS from here: in the coordinates in which q is standard, from resampled draws.
+
+        Every step evaluates all rows. Beside the posterior, the group ``diagnostics`` has R-hat, effective sample
+        sizes, and how far q was off.
+
+        Args:
+            num_samples: draws per chain.
+            chains: how many, all at once.
+            warmup: steps before; by default 100 where the diagnosis is good, else 500, with the covariance adapted.
+            seed: of everything random.
+        """
+        from isvi.exchange.mcmc import mcmc
+
+        return mcmc(self, num_samples, chains, warmup, seed)
+
+    def initial_points(self, number: int = 4, seed: int = 0) -> dict[str, np.ndarray]:
+        """Values of the latents to start chains of another sampler at, with a leading axis."""
+        from isvi.exchange.standard import initial_points
+
+        return initial_points(self, number, seed)
+
+    def mass_matrix(self) -> np.ndarray:
+        """The covariance of q in unconstrained space, which samplers call the inverse mass matrix; beyond 1,000 entries
+        its diagonal. In the order of ``fit.approximation.coordinates.labels()``."""
+        from isvi.exchange.standard import Standard
+
+        return Standard.of(self).covariance
 
     def save(self, path: str | Path) -> None:
         """Write the fit to one file, which :func:`isvi.load` reads: parameters, history and status, and neither the
@@ -253,7 +282,7 @@ class Fit:
         return {name: values[name] for name in self.model.latents}
 
     def _predicted(self, latents: dict[str, np.ndarray], data: Any, seed: int) -> dict[str, np.ndarray]:
-        from isvi.results.prediction import predict
+        from isvi.exchange.prediction import predict
 
         return predict(self, latents, data, seed)
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from isvi.core.extras import import_extra
-from isvi.results.pointwise import count, fitted_rows, pointwise_log_likelihood, take
+from isvi.exchange.pointwise import count, fitted_rows, pointwise_log_likelihood, take
 
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData

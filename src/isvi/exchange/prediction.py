@@ -6,7 +6,7 @@ import numpy as np
 
 from isvi.core.errors import ConfigurationError
 from isvi.data.arrays import checked_arrays
-from isvi.results.pointwise import fitted_rows, simulate
+from isvi.exchange.pointwise import fitted_rows, simulate
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

@@ -7,8 +7,8 @@ import numpy as np
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.dataset import Dataset
-from isvi.results.loo import NAME, ROW
-from isvi.results.pointwise import columns, fitted_rows, pointwise_log_likelihood
+from isvi.exchange.loo import NAME, ROW
+from isvi.exchange.pointwise import columns, fitted_rows, pointwise_log_likelihood
 
 if TYPE_CHECKING:
     from xarray import DataTree

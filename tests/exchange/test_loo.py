@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import isvi
-from isvi.results import loo as loo_module
+from isvi.exchange import loo as loo_module
 
 ROWS = 300
 Y = np.random.default_rng(4).normal(1.0, 1.3, size=ROWS)
