@@ -1,9 +1,9 @@
-"""``python -m benchmarks.handover --data PATH``: NUTS from a fit against NUTS from nowhere, on the reference posteriors.
+"""``python -m benchmarks.handover --data PATH``: NUTS from a fit, and from nowhere, on the reference posteriors.
 
 ``fit.mcmc`` against NumPyro's NUTS as it comes (1,000 steps of warm-up, a diagonal mass matrix), four chains of 1,000
-draws each, on the same density in the same unconstrained coordinates. Model gradients are of all rows, and the fit's own
-are counted in, with half of ``fit.diagnose()``'s evaluations as so many gradients. And leave-one-out by the fit's own
-draws against that by the chains'. Writes ``handover.md`` to ``benchmarks/results``.
+draws each, on the same density in the same unconstrained coordinates. Model gradients are of all rows, and the fit's
+own are counted in, with half of ``fit.diagnose()``'s evaluations as so many gradients. And leave-one-out by the fit's
+own draws against that by the chains'. Writes ``handover.md`` to ``benchmarks/results``.
 """
 
 from dataclasses import dataclass

@@ -8,6 +8,7 @@ import typer
 from isvi.cli.demo import demo
 from isvi.cli.exits import REFUSED
 from isvi.cli.fit import fit
+from isvi.cli.report import report
 from isvi.cli.saved import diagnose, summary
 from isvi.core.errors import IsviError
 
@@ -18,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (fit, summary, diagnose, demo):
+for command in (fit, summary, diagnose, report, demo):
     app.command()(command)
 
 

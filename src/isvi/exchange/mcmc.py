@@ -1,6 +1,8 @@
 """From an approximation to the posterior itself: NumPyro's NUTS, in the coordinates in which q is standard."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -76,8 +78,8 @@ def _run(
 ) -> Chains:
     from numpyro.infer import MCMC, NUTS
 
-    with jax.enable_x64(True):
-        target = make_target(fit.model, Unconstrained(fit.approximation.coordinates).plain)
+    target = make_target(fit.model, Unconstrained(fit.approximation.coordinates).plain)
+    with _double_precision(target.on_host):
         rows = jax.tree.map(lambda a: a.astype(float) if jnp.issubdtype(a.dtype, jnp.floating) else a, data)
 
         def potential(eps: Array) -> Array:
@@ -116,6 +118,20 @@ def _run(
             acceptance=np.asarray(found["accept_prob"]),
             warmup_leapfrogs=spent,
         )
+
+
+@contextmanager
+def _double_precision(on_host: bool) -> Iterator[None]:
+    """For this thread; or for all, where the model is called back in a thread of JAX's own."""
+    before = jax.dtypes.canonicalize_dtype(float).itemsize == 8
+    with jax.enable_x64(True):
+        try:
+            if on_host:
+                jax.config.update("jax_enable_x64", True)
+            yield
+        finally:
+            if on_host:
+                jax.config.update("jax_enable_x64", before)
 
 
 def _tree(fit: "Fit", space: Unconstrained, run: Chains, warmup: int) -> "DataTree":

@@ -172,7 +172,18 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
         skipped=outcome.skipped,
         seconds=outcome.seconds,
         compile_seconds=outcome.compile_seconds,
+        settings=_settings(setup),
     )
+
+
+def _settings(setup: Setup) -> dict[str, Any]:
+    """The choices as text and numbers, for people."""
+    chosen = {
+        name: value if isinstance(value, (int, float, str)) else str(value)
+        for name, value in vars(setup.options).items()
+        if value is not None
+    }
+    return chosen if setup.optimizer is None else {**chosen, "optimizer": "the user's"}
 
 
 def _identity(setup: Setup) -> dict[str, Any]:

@@ -34,11 +34,11 @@ def plot_elbo(histories: Mapping[str, History], axes: "Axes | None" = None) -> "
     axes.set_yscale("symlog", linthresh=LINEAR, linscale=0.6)
     axes.set_ylim(top=max(axes.get_ylim()[1], LINEAR))
     axes.axhline(0.0, color="grey", linewidth=0.6, zorder=0)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:+,.0f}" if value else f"{end:,.1f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:+,.0f}" if value else "0")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xlabel("model gradients evaluated")
-    axes.set_ylabel("ELBO (nats)")
+    axes.set_ylabel(f"ELBO, from {end:,.1f} nats")
     light_grid(axes)
     if len(drawn) > 1:
         axes.legend(frameon=False, loc="lower right")

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,7 @@ class Fit:
         seconds: seconds spent in steps, without compilation.
         compile_seconds: seconds spent compiling.
         saved_draws: what the posterior shows, of a fit that was loaded and whose model is needed to tell.
+        settings: the choices of the run, by the user or the library, as text and numbers.
     """
 
     model: Model
@@ -69,6 +70,7 @@ class Fit:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     saved_draws: Mapping[str, np.ndarray] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def sample(self, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """Draws from the approximation, by latent, in constrained space, with a leading axis."""
@@ -223,6 +225,13 @@ class Fit:
         from isvi.plots import plot_elbo
 
         return plot_elbo({"isvi": self.history}, axes)
+
+    def report(self, path: str | Path, num_samples: int | None = None, seed: int = 0) -> None:
+        """Write one HTML file that needs no other: verdict, advice, numbers, figures, all latents, the model's source,
+        settings and versions. Needs the extra ``isvi[plots]``; ``num_samples`` as for :meth:`diagnose`."""
+        from isvi.report import write_report
+
+        write_report(self, Path(path), seed, num_samples)
 
     def __repr__(self) -> str:
         return f"Fit({', '.join(self.model.latents)}; {self.gradients:,} model gradients; {self.status})"

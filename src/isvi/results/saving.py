@@ -72,6 +72,7 @@ def load(path: str | Path, model: Model | Bindable | None = None, data: Any = No
         history, status = History(**described["history"]), Status(**described["status"])
         numbers = {name: described[name] for name in ("gradients", "steps", "skipped", "seconds", "compile_seconds")}
         names, reports = described["latents"], described["reports"]
+        settings = described.get("settings", {})  # files of older versions have none
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} is not a fit that this version of isvi can read ({error!r}).") from None
     draws = {name.removeprefix("draws/"): values for name, values in arrays.items() if name.startswith("draws/")}
@@ -79,7 +80,9 @@ def load(path: str | Path, model: Model | Bindable | None = None, data: Any = No
         dataset, bound = None, _absent_model(approximation, names, reports)
     else:
         dataset, bound = _bound(model, data, approximation)
-    return Fit(bound, approximation, dataset, params, history, status, **numbers, saved_draws=draws or None)
+    return Fit(
+        bound, approximation, dataset, params, history, status, **numbers, saved_draws=draws or None, settings=settings
+    )
 
 
 def _described(fit: Fit) -> dict[str, Any]:
@@ -96,6 +99,7 @@ def _described(fit: Fit) -> dict[str, Any]:
         "skipped": fit.skipped,
         "seconds": fit.seconds,
         "compile_seconds": fit.compile_seconds,
+        "settings": dict(fit.settings),
     }
 
 
