@@ -21,7 +21,8 @@ LAYERS = (
     ("diagnosis", "checkpoints", "exchange"),
     ("workers",),
     ("fitting",),
-    ("plots", "report"),
+    ("plots",),
+    ("report",),
     ("cli", "datasets"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -13,9 +13,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.dataset import Dataset
-from isvi.exchange.standard import Standard, starts
+from isvi.exchange.standard import standard, starts
 from isvi.model.binding import make_target
 from isvi.results.evaluation import in_one_precision
+from isvi.results.exploration import Frame
 from isvi.results.unconstrained import Unconstrained
 
 if TYPE_CHECKING:
@@ -62,14 +63,14 @@ def mcmc(fit: "Fit", num_samples: int, chains: int, warmup: int | None, seed: in
     steps = (SHORT_WARMUP if trusted else LONG_WARMUP) if warmup is None else warmup
     space = Unconstrained(fit.approximation.coordinates)
     first = space.enter(np.asarray(starts(fit, chains, seed), np.float64))[0]
-    run = in_one_precision(lambda: _run(fit, data, Standard.of(fit), first, num_samples, steps, not trusted, seed))
+    run = in_one_precision(lambda: _run(fit, data, standard(fit), first, num_samples, steps, not trusted, seed))
     return _tree(fit, space, run, steps)
 
 
 def _run(
     fit: "Fit",
     data: Any,
-    standard: Standard,
+    frame: Frame,
     first: Float[np.ndarray, "chains size"],
     num_samples: int,
     warmup: int,
@@ -83,7 +84,7 @@ def _run(
         rows = jax.tree.map(lambda a: a.astype(float) if jnp.issubdtype(a.dtype, jnp.floating) else a, data)
 
         def potential(eps: Array) -> Array:
-            return -target.exact_values(standard.leave(eps)[None], rows)[0]
+            return -target.exact_values(frame.leave(eps)[None], rows)[0]
 
         kernel = NUTS(
             potential_fn=potential,
@@ -99,7 +100,7 @@ def _run(
             progress_bar=False,
         )
         fields = ("num_steps", "diverging", "accept_prob", "potential_energy")
-        start = jnp.asarray(standard.enter(first))
+        start = jnp.asarray(frame.enter(first))
         sampler.warmup(
             jax.random.key(seed),
             init_params=start if len(first) > 1 else start[0],
@@ -109,7 +110,7 @@ def _run(
         spent = int(np.sum(sampler.get_extra_fields()["num_steps"]))
         sampler.run(sampler.post_warmup_state.rng_key, extra_fields=fields)
         found = sampler.get_extra_fields(group_by_chain=True)
-        draws = standard.leave(sampler.get_samples(group_by_chain=True))
+        draws = frame.leave(sampler.get_samples(group_by_chain=True))
         return Chains(
             draws=np.asarray(draws),
             log_joint=-np.asarray(found["potential_energy"]),

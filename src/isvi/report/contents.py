@@ -45,7 +45,10 @@ def _judged(told: "Diagnosis | None") -> dict[str, list[float | None]]:
     hidden = np.full(len(entries.names), np.nan)
     shown = (entries.mean_error, entries.sd_ratio) if entries.trusted else (hidden, hidden)
     columns = zip(*shown, entries.k_hat, strict=True)
-    return {name: _numbers(row) for name, row in zip(entries.names, columns, strict=True)}
+    return {
+        name: [round(float(value), 3) if np.isfinite(value) else None for value in row]
+        for name, row in zip(entries.names, columns, strict=True)
+    }
 
 
 def _numbers(values: Any) -> list[float | None]:

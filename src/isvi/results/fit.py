@@ -209,9 +209,9 @@ class Fit:
     def mass_matrix(self) -> np.ndarray:
         """The covariance of q in unconstrained space, which samplers call the inverse mass matrix; beyond 1,000 entries
         its diagonal. In the order of ``fit.approximation.coordinates.labels()``."""
-        from isvi.exchange.standard import Standard
+        from isvi.exchange.standard import standard
 
-        return Standard.of(self).covariance
+        return standard(self).covariance
 
     def save(self, path: str | Path) -> None:
         """Write the fit to one file, which :func:`isvi.load` reads: parameters, history and status, and neither the
