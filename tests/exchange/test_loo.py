@@ -145,3 +145,20 @@ def test_simulate_must_name_its_columns():
     )
     with pytest.raises(isvi.ModelError, match="must return a dict of columns"):
         isvi.fit(unnamed, {"y": Y}, budget=50, progress=False).predict()
+
+
+def test_rows_of_a_numpyro_model():
+    import numpyro
+    import numpyro.distributions as dist
+
+    def located(y):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 2.0))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(mean, 1.3), obs=y)
+
+    fit = isvi.fit(isvi.from_numpyro(located), {"y": Y}, batch_size=70, progress=False)
+    tree = fit.to_datatree(30, log_likelihood=True, posterior_predictive=True)
+    mean = np.asarray(tree["posterior"]["mean"], float)[0]
+    expected = np.asarray(norm.logpdf(Y, mean[:, None], 1.3))
+    np.testing.assert_allclose(tree["log_likelihood"]["log_likelihood"][0], expected, atol=1e-4)
+    np.testing.assert_allclose(tree["observed_data"]["y"], Y, rtol=1e-6)
