@@ -76,12 +76,34 @@ class Fit:
         """Draws from the approximation, by latent, in constrained space, with a leading axis."""
         return self._constrained(self._draw(num_samples, seed, antithetic=False))
 
-    def predict(self, data: Any = None, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
-        """Posterior predictive draws for new rows, or for the rows that were fitted, with a leading axis.
+    def predict(
+        self,
+        data: Any = None,
+        num_samples: int = 1000,
+        seed: int = 0,
+        *,
+        to: str | Path | None = None,
+        draws: bool = False,
+        progress: bool | None = None,
+    ) -> Any:
+        """Posterior predictive draws for new rows, or for the rows that were fitted, by name, with a leading axis.
 
         For models with ``simulate``, and of front ends that can simulate: NumPyro, PyMC, and Stan by its generated
         quantities.
+
+        Args:
+            data: new rows; with ``to`` also a source such as :class:`isvi.data.Parquet`.
+            num_samples: draws of the latents.
+            seed: of everything random.
+            to: a folder for a Zarr group (``isvi[zarr]``), which is returned: means, sds and quantiles of every
+                simulated column, for any number of rows in bounded memory. Called again, it goes on where it was.
+            draws: with ``to``, all draws along a last axis instead.
+            progress: with ``to``, as for :func:`isvi.fit`.
         """
+        if to is not None:
+            from isvi.exchange.streaming import predict_to
+
+            return predict_to(self, data, Path(to), num_samples, seed, draws, progress)
         return self._predicted(self._latents(self._draw(num_samples, seed, antithetic=False)), data, seed)
 
     def mean(self) -> dict[str, np.ndarray]:
