@@ -11,8 +11,9 @@ from isvi.algorithms import AlgorithmOptions
 from isvi.checkpoints.checkpoints import Checkpoint, Checkpoints
 from isvi.checkpoints.choices import from_json
 from isvi.checkpoints.identity import differences, identify, read_identity, refuse_another_run, write_identity
-from isvi.core.errors import CheckpointError, require
+from isvi.core.errors import CheckpointError, ConfigurationError, require
 from isvi.estimators import EstimatorOptions
+from isvi.exchange.updating import updated, warn_if_far
 from isvi.families import Family
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Callback, Reporters, reporters
@@ -44,6 +45,7 @@ def fit(
     progress: bool | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     callbacks: Sequence[Callback] = (),
+    prior: Fit | None = None,
 ) -> Fit:
     """Fit a variational approximation to the posterior.
 
@@ -71,16 +73,28 @@ def fit(
         checkpoint: a folder to save the run in about once a minute and at the end, so that :func:`isvi.resume` can
             go on with it; or a :class:`isvi.Checkpoint` to choose how often.
         callbacks: told about the fit while it runs, such as ``isvi.TensorBoard("logs/")``.
+        prior: an earlier fit of the same model to other rows, whose posterior takes the place of the model's prior:
+            the old rows are not needed again.
 
     Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once.
     """
+    if prior is not None:
+        require(
+            checkpoint is None,
+            ConfigurationError,
+            "checkpoint and prior cannot go together: a checkpoint does not know the earlier fit. Leave one out.",
+        )
+        model = updated(model, prior)
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, seed)
     setup = prepare(model, data, options, optimizer, num_samples)
     start = setup.start(initial)
     setup.check_start(start)
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
-        return _finished(setup, run(setup, begin(setup, start), report), report)
+        result = _finished(setup, run(setup, begin(setup, start), report), report)
+        if prior is not None:
+            warn_if_far(prior, result)
+        return result
     where = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
     folder = Path(where.folder)
     refuse_another_run(folder)
