@@ -21,6 +21,7 @@ LAYERS = (
     ("diagnosis", "checkpoints", "exchange"),
     ("workers",),
     ("fitting",),
+    ("calibration",),
     ("plots",),
     ("report",),
     ("cli", "datasets"),

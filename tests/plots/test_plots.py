@@ -92,3 +92,13 @@ def test_predictive_check(fit):
 def test_a_column_that_is_not_simulated(fit):
     with pytest.raises(isvi.ConfigurationError, match=r"no column 'x' that is both .* there are \['y'\]"):
         plots.plot_predictive(fit, "x", axes=axes())
+
+
+def test_calibration():
+    from isvi.calibration.calibrate import Calibration
+
+    places = np.stack([np.linspace(0.01, 0.99, 50), np.full(50, 0.5)], axis=1)
+    drawn = plots.plot_calibration(Calibration(["a", "b"], places, np.array([0.9, 1e-9]), 0), axes())
+    assert np.abs(drawn.lines[0].get_ydata()).max() < 0.05
+    assert np.abs(drawn.lines[1].get_ydata()).max() == pytest.approx(0.5)
+    assert drawn.lines[0].get_color() != drawn.lines[1].get_color()

@@ -12,6 +12,7 @@ from isvi.core.latents import Latent
 LogPrior = Callable[[dict[str, Array]], Array]
 LogLikelihood = Callable[[dict[str, Array], Any], Array]
 Simulate = Callable[[PRNGKeyArray, dict[str, Array], Any], Any]
+DrawPrior = Callable[[PRNGKeyArray], Mapping[str, Any]]
 Report = Callable[[dict[str, Any]], Mapping[str, Any]]
 Predict = Callable[[dict[str, Any], Any, int], Mapping[str, Any]]
 Unreport = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -41,6 +42,7 @@ class Model:
         pointwise: ``pointwise(z, batch) -> (rows,)``: the log likelihood row by row, for leave-one-out. By default
             ``log_likelihood`` is called with one row at a time, which is the same if it is a sum over rows.
         simulate: ``simulate(key, z, batch) -> dict`` of simulated columns of the batch, by name: for predictions.
+        draw_prior: ``draw_prior(key) -> dict``: a draw of the latents from the prior, for :func:`isvi.calibrate`.
 
     >>> import isvi, jax.numpy as jnp
     >>> from jax.scipy.stats import norm
@@ -62,6 +64,7 @@ class Model:
     groups: Mapping[str, Mapping[str, Any]] | None = None
     pointwise: LogLikelihood | None = None
     simulate: Simulate | None = None
+    draw_prior: DrawPrior | None = None
 
     def __post_init__(self) -> None:
         require(
