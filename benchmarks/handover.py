@@ -115,7 +115,7 @@ def leave_one_out(fit: isvi.Fit, draws: np.ndarray) -> tuple[str, str]:
 
 def measure(posterior: Posterior, seed: int = 0) -> list[str]:
     problem = posterior.problem
-    fit = isvi.fit(problem.model, problem.data, seed=seed, progress=False)
+    fit = isvi.fit(problem.model, problem.rows, seed=seed, progress=False)
     told = fit.diagnose()
     tree = fit.mcmc(DRAWS, CHAINS, seed=seed)
     values = {str(name): np.asarray(tree["posterior"][name]) for name in tree["posterior"].data_vars}

@@ -85,5 +85,6 @@ def _draw(axes: "Axes", own: np.ndarray, corrected: np.ndarray) -> None:
     axes.hist(own, edges, density=True, color=COLOURS[0], alpha=0.35, label="q")
     axes.hist(corrected, edges, density=True, histtype="step", color=COLOURS[1], linewidth=1.3, label="resampled")
     axes.set_yticks([])
+    axes.locator_params(axis="x", nbins=4)
     axes.tick_params(labelsize=8)
     light_grid(axes)
