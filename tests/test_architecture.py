@@ -18,16 +18,18 @@ LAYERS = (
     ("algorithms",),
     ("auto",),
     ("results",),
-    ("diagnosis", "checkpoints"),
+    ("diagnosis", "checkpoints", "exchange"),
     ("workers",),
     ("fitting",),
-    ("plots", "report"),
+    ("calibration",),
+    ("plots",),
+    ("report",),
     ("cli", "datasets"),
 )
 RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FRONTENDS_MAY_IMPORT = {"core", "data", "model", "frontends"}
-CONVENIENCES = {("results", "diagnosis"), ("results", "plots"), ("results", "report")}
-"""Methods of a Fit that judge or show it: imported inside the method only, and only when it is called."""
+CONVENIENCES = {("results", room) for room in ("diagnosis", "exchange", "plots", "report")}
+"""Methods of a Fit that judge, hand on or show it: imported inside the method only, and only when it is called."""
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 
 

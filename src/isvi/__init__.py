@@ -12,6 +12,7 @@ from importlib.metadata import version
 
 from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Random, State, build
 from isvi.auto import Auto
+from isvi.calibration import Calibration, calibrate
 from isvi.checkpoints import Checkpoint
 from isvi.core.errors import CheckpointError, ConfigurationError, DataError, IsviError, ModelError
 from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
@@ -52,6 +53,7 @@ __all__ = [
     "Batch",
     "Beta",
     "Block",
+    "Calibration",
     "Callback",
     "Checkpoint",
     "CheckpointError",
@@ -90,6 +92,7 @@ __all__ = [
     "approximate",
     "bound_kl",
     "build",
+    "calibrate",
     "compare",
     "constrained",
     "fit",

@@ -90,7 +90,7 @@ def verdict(ours: "Run", sgd: "Sequence[Run]") -> str:
 
 
 def save_figure(folder: Path, ours: "Run", sgd: "Sequence[Run]") -> Path:
-    """ELBO while fitting, as the progress bar shows it, and the exact distance from the best at the end."""
+    """ELBO while fitting, and the exact distance from the best at the end."""
     from matplotlib.figure import Figure
 
     from isvi.plots import plot_elbo
@@ -99,7 +99,7 @@ def save_figure(folder: Path, ours: "Run", sgd: "Sequence[Run]") -> Path:
     left, right = figure.subplots(1, 2)
     nearest = min(sgd, key=lambda run: abs(run.fit.gradients - ours.fit.gradients))
     plot_elbo({"isvi": ours.fit.history, "plain SGD": nearest.fit.history}, left)
-    left.set_title("while fitting: noisy estimates from mini-batches", fontsize=9)
+    left.set_title("while fitting (isvi: of full rank first, of its family in the last pass)", fontsize=9)
     _draw_gaps(right, ours, sgd)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "elbo.png"
@@ -112,8 +112,8 @@ def _draw_gaps(axes: "Axes", ours: "Run", sgd: "Sequence[Run]") -> None:
 
     runs = [ours, *sgd]
     gradients, gaps = [run.fit.gradients for run in runs], [max(run.gap, SMALLEST_GAP_DRAWN) for run in runs]
-    axes.loglog(gradients[1:], gaps[1:], "o-", color=SGD, label="plain SGD, one run per budget")
-    axes.loglog(gradients[:1], gaps[:1], "*", color=OURS, markersize=14, label="isvi.fit, defaults")
+    axes.loglog(gradients[1:], gaps[1:], "o-", color=SGD, label="plain SGD, one run per budget", clip_on=False)
+    axes.loglog(gradients[:1], gaps[:1], "*", color=OURS, markersize=14, label="isvi.fit, defaults", clip_on=False)
     axes.axhline(gaps[0], color=OURS, linewidth=0.8, linestyle=":")
     # Whole decades, so that there are always numbers on both axes.
     axes.set_xlim(*(10.0 ** np.array([np.floor(np.log10(min(gradients))), np.ceil(np.log10(max(gradients)))])))

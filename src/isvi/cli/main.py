@@ -11,6 +11,7 @@ from isvi.cli.demo import demo
 from isvi.cli.exits import DONE, INTERRUPTED, REFUSED, USAGE
 from isvi.cli.fit import fit
 from isvi.cli.plain import num_answers, only_json, print_json, say
+from isvi.cli.report import report
 from isvi.cli.saved import diagnose, summary
 from isvi.core.errors import IsviError
 
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # names in messages may look like markup
 )
-for command in (fit, summary, diagnose, demo):
+for command in (fit, summary, diagnose, report, demo):
     app.command()(command)
 
 

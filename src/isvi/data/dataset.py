@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["full", "rest", "offset"],
-    meta_fields=["size", "batch_size", "windows"],
+    meta_fields=["size", "batch_size", "windows", "shuffle_seed"],
 )
 @dataclass(frozen=True)
 class Dataset:
@@ -41,6 +41,7 @@ class Dataset:
         batch_size: rows in a full mini-batch.
         offset: the number of the first mini-batch in ``full``, if that is a window; None if all are there.
         windows: how the mini-batches are cut into windows; None if they are not.
+        shuffle_seed: seed of the assignment of rows to mini-batches; None if they are in the rows' order.
     """
 
     full: Any
@@ -49,6 +50,7 @@ class Dataset:
     batch_size: int
     offset: Int[Array, ""] | None = None
     windows: Windows | None = None
+    shuffle_seed: int | None = None
 
     @classmethod
     def from_arrays(
@@ -77,11 +79,18 @@ class Dataset:
         num_full = size // batch_size
         cut = num_full * batch_size
         if shuffle_seed is not None and batch_size < size:
-            order = np.random.default_rng(shuffle_seed).permutation(size)
+            order = _order(shuffle_seed, size)
             arrays = jax.tree.map(lambda a: a[order], arrays)
+        else:
+            shuffle_seed = None
         full = jax.tree.map(lambda a: jnp.asarray(a[:cut].reshape(num_full, batch_size, *a.shape[1:])), arrays)
         rest = jax.tree.map(lambda a: jnp.asarray(a[cut:]), arrays) if cut < size else None
-        return cls(full, rest, size, batch_size)
+        return cls(full, rest, size, batch_size, shuffle_seed=shuffle_seed)
+
+    @property
+    def row_numbers(self) -> Int[np.ndarray, " rows"]:
+        """The place of every row in the data as they were given; for data that are all in memory."""
+        return np.arange(self.size) if self.shuffle_seed is None else _order(self.shuffle_seed, self.size)
 
     @property
     def num_batches(self) -> int:
@@ -127,6 +136,10 @@ class Dataset:
 
     def expect(self, seen: Mapping[str, str]) -> None:
         """From now on, refuse windows that differ from those that were seen before."""
+
+
+def _order(shuffle_seed: int, size: int) -> Int[np.ndarray, " rows"]:
+    return np.random.default_rng(shuffle_seed).permutation(size)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["dataset", "index"], meta_fields=[])

@@ -18,7 +18,7 @@ from isvi.core.compiling import compiled_once
 from isvi.core.errors import DataError
 from isvi.data.opening import Data
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, Tally, ending, make_run, make_start
+from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, ending, make_run, make_start
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.starts import Starts
@@ -151,29 +151,29 @@ class Driver:
     def _compiled_ending(self) -> jax.stages.Wrapped:
         return compiled_once(partial(ending, self.method))
 
-    @cached_property
-    def _no_tally(self) -> Tally:
-        return Tally.empty()
-
     def _add_row(self, outcome: Outcome, health: jax.stages.Wrapped) -> None:
         loop = outcome.loop
         tally, effective = jax.device_get((loop.tally, health(loop.state).effective))
         gradients, steps = outcome.gradients, int(loop.state.steps)
         outcome.skipped += int(tally.skipped)
         if tally.records:
-            standard_error = tally.standard_error
+            mean, standard_error = float(tally.mean), tally.standard_error
             outcome.history.append(
                 gradients=gradients,
                 steps=steps,
                 seconds=outcome.seconds,
-                elbo=float(tally.mean),
+                elbo=mean,
                 elbo_standard_error=standard_error,
                 effective=float(effective),
+                visits=int(loop.schedule.visited),
             )
+            history = outcome.history
+            history.level = tally.newest.level(history.elbo, history.visits, np.asarray(loop.schedule.order))
             reused = 1 - gradients / loop.state.memory.newest.draws.shape[0] / max(steps, 1)
             rate = gradients / max(outcome.seconds, 1e-9)
-            self.report.update(Row(gradients, float(tally.mean), standard_error, reused, float(effective), rate))
-        outcome.loop = loop._replace(tally=self._no_tally)
+            elbo, error = tally.newest.overall() or (mean, standard_error)
+            self.report.update(Row(gradients, elbo, error, reused, float(effective), rate))
+        outcome.loop = loop._replace(tally=tally.next_row())
 
 
 def _diverged(outcome: Outcome) -> Status:

@@ -14,9 +14,10 @@ from isvi.algorithms import AlgorithmOptions
 from isvi.checkpoints.checkpoints import Checkpoint, Checkpoints
 from isvi.checkpoints.choices import restored
 from isvi.checkpoints.identity import differences, identify, read_identity, refuse_another_run, write_identity
-from isvi.core.errors import CheckpointError, require
+from isvi.core.errors import CheckpointError, ConfigurationError, require
 from isvi.core.settings import own_settings
 from isvi.estimators import EstimatorOptions
+from isvi.exchange.updating import updated, warn_if_far
 from isvi.families import Family
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Callback, Reporters, reporters
@@ -60,6 +61,7 @@ def fit(
     progress: bool | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     callbacks: Sequence[Callback] = (),
+    prior: Fit | None = None,
 ) -> Fit:
     """Fit a variational approximation to the posterior.
 
@@ -95,17 +97,29 @@ def fit(
         checkpoint: a folder to save the run in about once a minute and at the end, so that :func:`isvi.resume` can
             go on with it; or a :class:`isvi.Checkpoint` to choose how often.
         callbacks: told about the fit while it runs, such as ``isvi.TensorBoard("logs/")``.
+        prior: an earlier fit of the same model to other rows, whose posterior takes the place of the model's prior:
+            the old rows are not needed again.
 
     Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once. SIGTERM
     ends the process, as always; with a ``checkpoint``, after everything was saved (:class:`isvi.Checkpoint`).
     """
+    if prior is not None:
+        require(
+            checkpoint is None,
+            ConfigurationError,
+            "checkpoint and prior cannot go together: a checkpoint does not know the earlier fit. Leave one out.",
+        )
+        model = updated(model, prior)
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed, independent_rows)
     setup = prepare(model, data, options, optimizer, num_samples, initial)
     start = setup.start(initial)
     setup.check_start(start)
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
-        return _finished(setup, run(setup, begin(setup, start), report), report)
+        result = _finished(setup, run(setup, begin(setup, start), report), report)
+        if prior is not None:
+            warn_if_far(prior, result)
+        return result
     with _checkpoints(checkpoint, setup) as checkpoints:
         refuse_another_run(checkpoints.run_folder)
         outcome = begin(setup, start)
@@ -212,7 +226,18 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
         seconds=outcome.seconds,
         compile_seconds=outcome.compile_seconds,
         starts=tuple(outcome.starts),
+        settings=_settings(setup),
     )
+
+
+def _settings(setup: Setup) -> dict[str, Any]:
+    """The choices as text and numbers, for people."""
+    chosen = {
+        name: value if isinstance(value, (int, float, str)) else str(value)
+        for name, value in vars(setup.options).items()
+        if value is not None
+    }
+    return chosen if setup.optimizer is None else {**chosen, "optimizer": "the user's"}
 
 
 def _no_worse(fit: Fit, before: Fit) -> Fit:

@@ -91,8 +91,8 @@ class HostRun:
         def step(carry: tuple[LoopState, Array]) -> tuple[LoopState, Array]:
             loop, fresh = carry
             state, info = self._method.advance(loop.state, record, fresh, finite | ~fresh)
-            schedule = loop.schedule.advance(info.fresh)
-            return LoopState(state, schedule, loop.tally.add(info)), jnp.array(NO)
+            tally = loop.tally.add(info, loop.schedule.next_index)
+            return LoopState(state, loop.schedule.advance(info.fresh), tally), jnp.array(NO)
 
         loop, _ = jax.lax.while_loop(takes_step, step, (loop, fresh))
         return loop, (going_on(loop) & wanted(loop), jax.random.fold_in(step_key(loop), 1), loop.schedule.next_index)

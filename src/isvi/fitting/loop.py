@@ -14,33 +14,42 @@ from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
 from isvi.data.schedule import Schedule
 from isvi.families.base import Params
+from isvi.fitting.newest import Newest
 
 TOLERATED_FAILURES = 10
 """A model that is not finite this many steps in a row has diverged; fewer are skipped and counted."""
 
 
 class Tally(NamedTuple):
-    """Running mean and spread of the fresh records' ELBO estimates, since the last row of the history."""
+    """Running mean and spread of the fresh records' ELBO estimates, since the last row of the history; and what every
+    mini-batch said last."""
 
     records: Int[Array, ""]
     mean: Float[Array, ""]
     squares: Float[Array, ""]
     skipped: Int[Array, ""]
     """Steps not taken because something was not finite."""
+    newest: Newest
 
     @classmethod
-    def empty(cls) -> "Tally":
+    def empty(cls, num_batches: int) -> "Tally":
         zero = jnp.zeros(())
-        return cls(jnp.int32(0), zero, zero, jnp.int32(0))
+        return cls(jnp.int32(0), zero, zero, jnp.int32(0), Newest.none(num_batches))
 
-    def add(self, info: Info) -> "Tally":
+    def next_row(self) -> "Tally":
+        """Empty, but for what the mini-batches said. By NumPy, so that nothing is compiled for it."""
+        empty: Tally = jax.tree.map(np.zeros_like, self)
+        return jax.device_put(empty._replace(newest=self.newest._replace(visits=empty.newest.visits)))
+
+    def add(self, info: Info, batch: Int[Array, ""]) -> "Tally":
         """Welford's update: a plain sum of squares of numbers like -1e7 would lose all digits."""
         counts = info.fresh & ~info.failed
         records = self.records + counts.astype(jnp.int32)
         difference = jnp.where(counts, info.elbo - self.mean, 0)
         mean = self.mean + difference / jnp.maximum(records, 1)
         squares = self.squares + difference * jnp.where(counts, info.elbo - mean, 0)
-        return Tally(records, mean, squares, self.skipped + info.failed.astype(jnp.int32))
+        newest = self.newest.add(batch, info.elbo.astype(mean.dtype), counts)
+        return Tally(records, mean, squares, self.skipped + info.failed.astype(jnp.int32), newest)
 
     @property
     def standard_error(self) -> float:
@@ -91,8 +100,8 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     def one_step(dataset: Dataset, loop: LoopState) -> LoopState:
         key = jax.random.fold_in(step_key, loop.state.steps)
         state, info = method.step(key, loop.state, dataset.batch(loop.schedule.next_index))
-        schedule = loop.schedule.advance(info.fresh)
-        return LoopState(state, schedule, loop.tally.add(info))
+        tally = loop.tally.add(info, loop.schedule.next_index)
+        return LoopState(state, loop.schedule.advance(info.fresh), tally)
 
     @jax.jit
     def run(loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
@@ -111,7 +120,7 @@ def make_start(method: Method, dataset: Data, key: PRNGKeyArray) -> Callable[[Pa
     def start(params: Params) -> LoopState:
         _, schedule_key = run_keys(key)
         schedule = Schedule.start(schedule_key, dataset.num_batches, dataset.windows)
-        return LoopState(method.init(params), schedule, Tally.empty())
+        return LoopState(method.init(params), schedule, Tally.empty(dataset.num_batches))
 
     return start
 

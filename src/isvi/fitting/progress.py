@@ -12,6 +12,7 @@ class Row(NamedTuple):
 
     gradients: int
     elbo: float
+    """Of all mini-batches by their newest records, or of those just visited while some are not known well enough."""
     elbo_standard_error: float
     reused: float
     """Share of the steps that reused a record."""

@@ -14,7 +14,7 @@ import numpy as np
 from isvi.core.compiling import compiled_once
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
-from isvi.fitting.loop import LoopState, Tally
+from isvi.fitting.loop import LoopState
 from isvi.results.attempts import Attempt
 
 REACH = 2.0
@@ -100,11 +100,11 @@ def _taken_on(
     candidate: Candidate, advance: Callable[[LoopState, int], LoopState], until: int, judged: int
 ) -> Candidate:
     """The candidate after more records, with the ELBO that the last of them show."""
-    loop = advance(candidate.loop, until - judged)._replace(tally=Tally.empty())
-    loop = advance(loop, until)
+    loop = advance(candidate.loop, until - judged)
+    loop = advance(loop._replace(tally=loop.tally.next_row()), until)
     tally = jax.device_get(loop.tally)
     elbo = float(tally.mean) if tally.records and not tally.skipped and np.isfinite(tally.mean) else np.nan
-    return Candidate(candidate.number, loop._replace(tally=Tally.empty()), elbo)
+    return Candidate(candidate.number, loop._replace(tally=loop.tally.next_row()), elbo)
 
 
 def _counting(loop: LoopState, records: int, num_samples: int) -> LoopState:

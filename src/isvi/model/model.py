@@ -4,13 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent
 
 LogPrior = Callable[[dict[str, Array]], Array]
 LogLikelihood = Callable[[dict[str, Array], Any], Array]
+Simulate = Callable[[PRNGKeyArray, dict[str, Array], Any], Any]
+DrawPrior = Callable[[PRNGKeyArray], Mapping[str, Any]]
 Report = Callable[[dict[str, Any]], Mapping[str, Any]]
 Predict = Callable[[dict[str, Any], Any, int], Mapping[str, Any]]
 Groups = Mapping[str, Mapping[str, Any]]
@@ -50,6 +52,10 @@ class Model:
         log_local_prior: ``log_local_prior(z) -> scalar``, of the local latents of one group given the others. As for
             ``log_likelihood``, ``z`` holds both.
         nodes: how many nodes the integral over a group's latents takes, per dimension; beyond three dimensions, in all.
+        pointwise: ``pointwise(z, batch) -> (rows,)``: the log likelihood row by row, for leave-one-out. By default
+            ``log_likelihood`` is called with one row at a time, which is the same if it is a sum over rows.
+        simulate: ``simulate(key, z, batch) -> dict`` of simulated columns of the batch, by name: for predictions.
+        draw_prior: ``draw_prior(key) -> dict``: a draw of the latents from the prior, for :func:`isvi.calibrate`.
 
     >>> import isvi, jax.numpy as jnp
     >>> from jax.scipy.stats import norm
@@ -74,6 +80,9 @@ class Model:
     local: Mapping[str, Latent] | None = None
     log_local_prior: LogPrior | None = None
     nodes: int | None = None
+    pointwise: LogLikelihood | None = None
+    simulate: Simulate | None = None
+    draw_prior: DrawPrior | None = None
 
     def __post_init__(self) -> None:
         require(

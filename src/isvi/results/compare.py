@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -16,6 +16,9 @@ from isvi.results.evaluation import ElboEstimate, default_draws, evaluate
 from isvi.results.exploration import Candidates
 from isvi.results.fit import Fit
 from isvi.results.importance import importance
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 COLUMNS = ("ELBO", "behind the best", "k-hat", "gradients", "seconds", "ended by")
 
@@ -107,8 +110,22 @@ class Comparison:
         return f"<table><tr>{head}</tr>{rows}</table><p>{self.caption}</p>"
 
 
-def compare(fits: Mapping[str, Fit] | Sequence[Fit], num_samples: int | None = None, seed: int = 0) -> Comparison:
-    """Compare fits of the same latents to the same data by their ELBOs.
+@overload
+def compare(
+    fits: Mapping[str, Fit] | Sequence[Fit], num_samples: int | None = ..., seed: int = ..., by: Literal["elbo"] = ...
+) -> Comparison: ...
+@overload
+def compare(
+    fits: Mapping[str, Fit] | Sequence[Fit], num_samples: int | None = ..., seed: int = ..., *, by: Literal["loo"]
+) -> "DataFrame": ...
+def compare(
+    fits: Mapping[str, Fit] | Sequence[Fit],
+    num_samples: int | None = None,
+    seed: int = 0,
+    by: Literal["elbo", "loo"] = "elbo",
+) -> "Comparison | DataFrame":
+    """Compare fits of the same latents to the same data by their ELBOs; or different models of the same data by what
+    they say about rows that they have not seen.
 
     The fits share their random numbers, so that a difference is surer than either ELBO is. (Families that
     cover the latents in different pieces use them differently; the standard errors hold all the same.)
@@ -117,8 +134,15 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], num_samples: int | None = N
         fits: by name; a list is numbered.
         num_samples: draws per fit, one pass over the data each; by default as many as :meth:`isvi.Fit.diagnose`.
         seed: of the draws.
+        by: ``"elbo"``, or ``"loo"`` for arviz-stats' table of leave-one-out (:meth:`isvi.Fit.loo`), a DataFrame.
     """
+    require(by in ("elbo", "loo"), ConfigurationError, f"compare by 'elbo' or by 'loo'; got {by!r}.")
     named = dict(fits) if isinstance(fits, Mapping) else {str(number): fit for number, fit in enumerate(fits)}
+    if by == "loo":
+        from isvi.exchange.loo import compare_by_loo
+
+        _require_same_data(named)
+        return compare_by_loo(named, num_samples, seed)
     _require_comparable(named)
     if num_samples is None:
         num_samples = min(default_draws(fit) for fit in named.values())
@@ -137,7 +161,7 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], num_samples: int | None = N
 
 
 def _require_comparable(fits: dict[str, Fit]) -> None:
-    require(len(fits) > 0, ConfigurationError, "compare needs at least one fit; got none.")
+    _require_same_data(fits)
     (first_name, first), *others = fits.items()
     for name, fit in others:
         shapes, expected = _shapes(fit), _shapes(first)
@@ -146,6 +170,12 @@ def _require_comparable(fits: dict[str, Fit]) -> None:
             ConfigurationError,
             f"compare needs fits of the same latents: {first_name!r} has {expected}, {name!r} has {shapes}.",
         )
+
+
+def _require_same_data(fits: dict[str, Fit]) -> None:
+    require(len(fits) > 0, ConfigurationError, "compare needs at least one fit; got none.")
+    (first_name, first), *others = fits.items()
+    for name, fit in others:
         require(
             fit.data().size == first.data().size,
             ConfigurationError,

@@ -8,7 +8,7 @@ is right, no weight is above two.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -106,10 +106,10 @@ class _Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """Coordinates x in which q has mean 0 and covariance 1: u = mean + factor x."""
+    """Coordinates x in which q has mean 0 and covariance 1: u = mean + factor x. A factor of one axis is a diagonal."""
 
     mean: Float[np.ndarray, " size"]
-    factor: Float[np.ndarray, "size size"]
+    factor: Float[np.ndarray, "size size"] | Float[np.ndarray, " size"]
 
     @classmethod
     def of(cls, draws: Float[np.ndarray, "draws size"]) -> "Frame | None":
@@ -122,20 +122,30 @@ class Frame:
             return None
         size = len(mean)
         if size > LARGEST_SIZE or len(finite) < DRAWS_PER_DIMENSION * size:
-            return cls(mean, np.diag(sd))
+            return cls(mean, sd)
         scaled = (finite - mean) / sd
         correlation = scaled.T @ scaled / len(finite)
         return cls(mean, sd[:, None] * np.linalg.cholesky(correlation + 1e-9 * np.eye(size)))
 
     @property
     def log_determinant(self) -> float:
-        return float(np.log(np.diagonal(self.factor)).sum())
+        return float(np.log(self.factor if self.diagonal else np.diagonal(self.factor)).sum())
+
+    @property
+    def diagonal(self) -> bool:
+        return self.factor.ndim == 1
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Of q; its diagonal, if no more is known."""
+        return self.factor**2 if self.diagonal else self.factor @ self.factor.T
 
     def enter(self, u: np.ndarray) -> np.ndarray:
-        return np.linalg.solve(self.factor, (u - self.mean).T).T
+        return (u - self.mean) / self.factor if self.diagonal else np.linalg.solve(self.factor, (u - self.mean).T).T
 
-    def leave(self, x: np.ndarray) -> np.ndarray:
-        return self.mean + x @ self.factor.T
+    def leave(self, x: Any) -> Any:
+        """Of points along a leading axis, or of one; of JAX's arrays too."""
+        return self.mean + (x * self.factor if self.diagonal else x @ self.factor.T)
 
 
 @dataclass(frozen=True)

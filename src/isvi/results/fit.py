@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from isvi.results.status import Status
 from isvi.results.summary import Summary, summarize
 
 if TYPE_CHECKING:
+    from arviz_stats.utils import ELPDData
     from matplotlib.axes import Axes
     from xarray import DataTree
 
@@ -60,6 +61,7 @@ class Fit:
         compile_seconds: seconds spent compiling.
         starts: where each start led to, if there were several.
         saved_draws: what the posterior shows, of a fit that was loaded and whose model is needed to tell.
+        settings: the choices of the run, by the user or the library, as text and numbers.
     """
 
     model: Model
@@ -75,34 +77,51 @@ class Fit:
     compile_seconds: float = 0.0
     starts: tuple[Attempt, ...] = ()
     saved_draws: Mapping[str, np.ndarray] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def sample(self, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """Draws from the approximation, by latent, in constrained space, with a leading axis."""
         return self._constrained(self._draw(num_samples, seed, antithetic=False))
 
     def predict(
-        self, data: Any = None, num_samples: int = 1000, seed: int = 0, infer_discrete: bool = False
-    ) -> dict[str, np.ndarray]:
-        """Posterior predictive draws for new rows, or for the rows that were fitted, with a leading axis.
+        self,
+        data: Any = None,
+        num_samples: int = 1000,
+        seed: int = 0,
+        *,
+        infer_discrete: bool = False,
+        to: str | Path | None = None,
+        draws: bool = False,
+        progress: bool | None = None,
+    ) -> Any:
+        """Posterior predictive draws for new rows, or for the rows that were fitted, by name, with a leading axis.
 
-        For models of front ends that can simulate data: NumPyro, PyMC, and Stan by its generated quantities; and for
-        ``isvi.Model(..., predict=...)``. Of local latents, every row gets those of its own group.
-        With ``infer_discrete``, draws of a NumPyro model's discrete latents instead, which were summed out: from their
-        posterior given the rows, with their observations.
+        For models with ``simulate`` or ``predict``, and of front ends that can simulate: NumPyro, PyMC, and Stan by its
+        generated quantities. Of local latents, every row gets those of its own group.
+
+        Args:
+            data: new rows; with ``to`` also a source such as :class:`isvi.data.Parquet`.
+            num_samples: draws of the latents.
+            seed: of everything random.
+            infer_discrete: draws of a NumPyro model's discrete latents instead, which were summed out: from their
+                posterior given the rows, with their observations.
+            to: a folder for a Zarr group (``isvi[zarr]``), which is returned: means, sds and quantiles of every
+                simulated column, for any number of rows in bounded memory. Called again, it goes on where it was.
+            draws: with ``to``, all draws along a last axis instead.
+            progress: with ``to``, as for :func:`isvi.fit`.
         """
+        if to is not None:
+            from isvi.exchange.streaming import predict_to
+
+            return predict_to(self, data, Path(to), num_samples, seed, draws, progress)
+        if isinstance(self.model.log_likelihood, Marginal) and self.model.predict is not None:
+            return predict_local(self, data, num_samples, seed)
+        latents = self._latents(self._draw(num_samples, seed, antithetic=False))
         if infer_discrete:
             if self.model.infer_discrete is None:
                 raise ConfigurationError("infer_discrete is for NumPyro models with discrete latents; this has none.")
-            draws = self._latents(self._draw(num_samples, seed, antithetic=False))
-            return dict(self.model.infer_discrete(draws, data, seed))
-        if self.model.predict is None:
-            raise ConfigurationError(
-                "This model cannot simulate data: it has densities only. Simulate from fit.sample(), or write the "
-                "model in NumPyro and use isvi.from_numpyro."
-            )
-        if isinstance(self.model.log_likelihood, Marginal):
-            return predict_local(self, data, num_samples, seed)
-        return dict(self.model.predict(self._latents(self._draw(num_samples, seed, antithetic=False)), data, seed))
+            return dict(self.model.infer_discrete(latents, data, seed))
+        return self._predicted(latents, data, seed)
 
     def local(
         self,
@@ -201,21 +220,65 @@ class Fit:
             )
         return self.dataset
 
-    def to_datatree(self, num_samples: int = 1000, seed: int = 0) -> "DataTree":
-        """Draws as an ArviZ DataTree with one chain."""
-        import arviz_base
+    def to_datatree(
+        self,
+        num_samples: int = 1000,
+        seed: int = 0,
+        *,
+        sample_stats: bool = False,
+        log_likelihood: bool = False,
+        posterior_predictive: bool = False,
+    ) -> "DataTree":
+        """Draws as an ArviZ DataTree with one chain, and the data, if they are in memory.
 
-        posterior = {name: values[None] for name, values in self.sample(num_samples, seed).items()}
-        attributes = {
-            "inference_library": "isvi",
-            "model_gradients": self.gradients,
-            "status": str(self.status),
-        }
-        more = self.model.groups() if callable(self.model.groups) else self.model.groups
-        groups = {"posterior": posterior, **(more or {})}
-        known = {name for group in groups.values() for name in group}
-        dims = {name: list(axes) for name, axes in (self.model.dims or {}).items() if name in known}
-        return arviz_base.from_dict(groups, attrs={"posterior": attributes}, dims=dims, coords=self.model.coords)
+        Args:
+            num_samples, seed: of the draws.
+            sample_stats: add log p (``lp``), log q and log importance weights; a pass over the data for every draw.
+            log_likelihood: add the log likelihood of every row at every draw.
+            posterior_predictive: add simulated data; columns of the same names are then the ``observed_data``.
+        """
+        from isvi.exchange.tree import to_datatree
+
+        return to_datatree(self, num_samples, seed, sample_stats, log_likelihood, posterior_predictive)
+
+    def loo(self, num_samples: int | None = None, seed: int = 0) -> "ELPDData":
+        """Leave-one-out cross-validation: the expected log density of a new row. Needs the extra ``isvi[loo]``.
+
+        The draws are those that :meth:`diagnose` weighs; their weights correct for q not being the posterior. Of very
+        many rows a random part is left out, and the rest extrapolated (``subsampling_se``).
+        """
+        from isvi.exchange.loo import loo
+
+        return loo(self, num_samples, seed)
+
+    def mcmc(self, num_samples: int = 1000, chains: int = 4, warmup: int | None = None, seed: int = 0) -> "DataTree":
+        """The posterior itself, by NUTS from here: in the coordinates in which q is standard, from resampled draws.
+
+        Every step evaluates all rows. Beside the posterior, the group ``diagnostics`` has R-hat, effective sample
+        sizes, and how far q was off.
+
+        Args:
+            num_samples: draws per chain.
+            chains: how many, all at once.
+            warmup: steps before; by default 100 where the diagnosis is good, else 500, with the covariance adapted.
+            seed: of everything random.
+        """
+        from isvi.exchange.mcmc import mcmc
+
+        return mcmc(self, num_samples, chains, warmup, seed)
+
+    def initial_points(self, number: int = 4, seed: int = 0) -> dict[str, np.ndarray]:
+        """Values of the latents to start chains of another sampler at, with a leading axis."""
+        from isvi.exchange.standard import initial_points
+
+        return initial_points(self, number, seed)
+
+    def mass_matrix(self) -> np.ndarray:
+        """The covariance of q in unconstrained space, which samplers call the inverse mass matrix; beyond 1,000 entries
+        its diagonal. In the order of ``fit.approximation.coordinates.labels()``."""
+        from isvi.exchange.standard import standard
+
+        return standard(self).covariance
 
     def save(self, path: str | Path) -> None:
         """Write the fit to one file, which :func:`isvi.load` reads: parameters, history and status, and neither the
@@ -229,6 +292,13 @@ class Fit:
         from isvi.plots import plot_elbo
 
         return plot_elbo({"isvi": self.history}, axes)
+
+    def report(self, path: str | Path, num_samples: int | None = None, seed: int = 0) -> None:
+        """Write one HTML file that needs no other: verdict, advice, numbers, figures, all latents, the model's source,
+        settings and versions. Needs the extra ``isvi[plots]``; ``num_samples`` as for :meth:`diagnose`."""
+        from isvi.report import write_report
+
+        write_report(self, Path(path), seed, num_samples)
 
     def __repr__(self) -> str:
         return f"Fit({shown(', '.join(self.model.latents))}; {self.gradients:,} model gradients; {self.status})"
@@ -289,6 +359,11 @@ class Fit:
     def _latents(self, draws: jax.Array) -> dict[str, np.ndarray]:
         values = jax.device_get(self.approximation.coordinates.constrain(draws))
         return {name: values[name] for name in self.model.latents}
+
+    def _predicted(self, latents: dict[str, np.ndarray], data: Any, seed: int) -> dict[str, np.ndarray]:
+        from isvi.exchange.prediction import predict
+
+        return predict(self, latents, data, seed)
 
     @own_settings()
     def _draw(self, num_samples: int, seed: int, antithetic: bool) -> jax.Array:

@@ -21,6 +21,10 @@ class History:
             it is taken. :meth:`isvi.Fit.elbo` evaluates it properly.
         elbo_standard_error: standard error of that mean.
         effective: effective fraction of the remembered records' weights at the end of the row.
+        visits: mini-batches visited so far.
+        level: ``elbo`` without most of its noise: with what the row's mini-batches differ from the mean of all by, as
+            their newest records say, taken off. The last pass over the data comes out as one number. Empty before the
+            first is complete.
     """
 
     gradients: list[int] = field(default_factory=list)
@@ -29,6 +33,8 @@ class History:
     elbo: list[float] = field(default_factory=list)
     elbo_standard_error: list[float] = field(default_factory=list)
     effective: list[float] = field(default_factory=list)
+    visits: list[int] = field(default_factory=list)
+    level: list[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, found: Any) -> "History":
@@ -38,15 +44,17 @@ class History:
             isinstance(found, Mapping)
             and sorted(found) == sorted(names)
             and all(map(_are_numbers, found.values()))
-            and len({len(column) for column in found.values()}) == 1,
+            and len({len(column) for name, column in found.items() if column or name != "level"}) == 1,
             CheckpointError,
             f"the history must be lists of numbers of one length, called {', '.join(names)}",
         )
         return cls(**found)
 
     def append(self, **row: float) -> None:
+        """A row, without ``level``, which is known in hindsight only."""
         for column in fields(self):
-            getattr(self, column.name).append(row[column.name])
+            if column.name != "level":
+                getattr(self, column.name).append(row[column.name])
 
     @property
     def covered(self) -> int:

@@ -77,6 +77,7 @@ def load(path: str | Path, model: Model | Bindable | None = None, data: Any = No
         **saved.numbers,
         starts=saved.starts,
         saved_draws=draws,
+        settings=saved.settings,
     )
 
 
@@ -97,6 +98,7 @@ def _described(fit: Fit) -> dict[str, Any]:
         "starts": [one.as_json() for one in fit.starts],
         # Rows that were cut into mini-batches are independent; of others it is found out when they are loaded.
         "cut": fit.dataset is not None and fit.dataset.num_batches > 1,
+        "settings": dict(fit.settings),
     }
 
 
@@ -114,6 +116,7 @@ class Saved(NamedTuple):
     starts: tuple[Attempt, ...]
     cut: bool
     """Whether the rows were cut into mini-batches."""
+    settings: dict[str, Any]
 
 
 def _read(path: Path) -> Saved:
@@ -157,7 +160,10 @@ def _checked(archive: Archive) -> Saved:
     history, status = History.of(described["history"]), Status.of(described["status"])
     starts = tuple(map(Attempt.from_json, described.get("starts", [])))
     cut = described.get("cut") is True
-    return Saved(approximation, params, draws, names, len(draws) > 0, history, status, _numbers(described), starts, cut)
+    settings = described.get("settings", {})
+    require(isinstance(settings, dict), CheckpointError, f"its settings are no table of choices: {settings!r:.100}")
+    numbers = _numbers(described)
+    return Saved(approximation, params, draws, names, len(draws) > 0, history, status, numbers, starts, cut, settings)
 
 
 def _numbers(described: Mapping[str, Any]) -> dict[str, Any]:
