@@ -40,7 +40,7 @@ class Result:
         message: why it was refused or failed, or the reason of its status.
         status: how the fit ended; ``"refused"`` if it never began, ``"failed"`` if something was raised.
         verdict: of ``fit.diagnose()``.
-        seconds: of the call, with compilation.
+        seconds: of the processor in the call, with compilation.
         errors: of the fit's means and sds.
         resampled: of those of 4,000 draws of ``fit.resample``.
     """
@@ -103,20 +103,20 @@ def run_isvi(
 ) -> Result:
     """``isvi.fit`` and ``fit.diagnose()``, with nothing chosen."""
     result = Result(language, case.name, "isvi", seed, "refused")
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         model, rows = given(case)
         fit = isvi.fit(model, rows, seed=seed, progress=False)
     except isvi.IsviError as refusal:
-        return replace(result, message=_line(refusal), seconds=time.perf_counter() - started)
+        return replace(result, message=_line(refusal), seconds=time.process_time() - started)
     except Exception as error:  # whatever it is, it is part of the table
-        return replace(result, message=f"{type(error).__name__}: {_line(error)}", seconds=time.perf_counter() - started)
+        return replace(result, message=f"{type(error).__name__}: {_line(error)}", seconds=time.process_time() - started)
     result = replace(
         result,
         status=fit.status.kind,
         message=_line(fit.status.message),
         gradients=fit.gradients,
-        seconds=time.perf_counter() - started,
+        seconds=time.process_time() - started,
     )
     if reference is not None and reference.converged:
         result = replace(result, errors=compare(reference, fit.mean(), fit.sd()))

@@ -1,5 +1,6 @@
 """The models in NumPyro, by theme."""
 
-from benchmarks.models.numpyro import hierarchies, regressions, time_series
+from benchmarks.models.numpyro import functions, hidden_states, hierarchies, regressions, time_series
 
-CASES = {case.name: case for theme in (hierarchies, regressions, time_series) for case in theme.CASES}
+THEMES = (hierarchies, regressions, time_series, hidden_states, functions)
+CASES = {case.name: case for theme in THEMES for case in theme.CASES}

@@ -6,6 +6,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax.scipy.special import expit
 from numpyro.distributions import transforms
+from numpyro.infer import init_to_median
 
 from benchmarks.models.case import Case, Data
 
@@ -331,7 +332,7 @@ CASES = (
         horseshoe_bernoulli,
         lambda: few_of_many(300, 20, True),
         "heavy tails, funnels; must not diverge",
-        {"target": 0.98, "warm_up": 2000, "samples": 4000},
+        {"target": 0.98, "warm_up": 2000, "samples": 4000, "init": init_to_median},
     ),
     Case(
         "sparse_interactions",
