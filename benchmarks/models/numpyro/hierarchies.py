@@ -141,7 +141,7 @@ def sleepstudy(days, subject, reaction=None, num_subjects=None):
 
 def HalfStudentT(df, scale):
     """Scales of formula packages: a Student-t folded at zero."""
-    return dist.LeftTruncatedDistribution(dist.StudentT(df, 0.0, scale), low=0.0)
+    return dist.FoldedDistribution(dist.StudentT(df, 0.0, scale))
 
 
 def sleepstudy_correlated(days, subject, reaction=None, num_subjects=None):
