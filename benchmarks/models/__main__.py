@@ -28,7 +28,7 @@ def main(
         if rivals:
             from benchmarks.models.rivals import run_rivals
 
-            results = run_rivals(cases[name], reference) if reference and reference.converged else []
+            results = list(run_rivals(cases[name], reference)) if reference and reference.converged else []
         else:
             results = [run_isvi(cases[name], reference, seed, language, given) for seed in range(seeds)]
         for result in results:
