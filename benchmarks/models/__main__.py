@@ -18,6 +18,7 @@ def main(
     seeds: Annotated[int, typer.Option(help="How many seeds of isvi's fits.")] = 3,
     language: Annotated[str, typer.Option(help="NumPyro, PyMC or Stan.")] = "NumPyro",
     rivals: Annotated[bool, typer.Option(help="Run the rivals and the best Gaussian instead of isvi.")] = False,
+    only: Annotated[str, typer.Option(help="Only rivals whose names contain this.")] = "",
     out: Annotated[Path, typer.Option(help="The CSV file; the table goes next to it.")] = store.RESULTS,
     only_report: Annotated[bool, typer.Option(help="Write the tables of what is there.")] = False,
 ) -> None:
@@ -28,7 +29,7 @@ def main(
         if rivals:
             from benchmarks.models.rivals import run_rivals
 
-            results = list(run_rivals(cases[name], reference)) if reference and reference.converged else []
+            results = list(run_rivals(cases[name], reference, only)) if reference and reference.converged else []
         else:
             results = [run_isvi(cases[name], reference, seed, language, given) for seed in range(seeds)]
         for result in results:

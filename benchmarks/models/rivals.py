@@ -31,16 +31,16 @@ PATHS, DRAWS_PER_PATH, LONGEST_PATH = 8, 1000, 100
 """The gradients told for Pathfinder are the most it may have taken: it does not say."""
 
 
-def run_rivals(case: Case, reference: Reference) -> Iterator[Result]:
-    """One after the other; what fails is told as failed."""
+def run_rivals(case: Case, reference: Reference, only: str = "") -> Iterator[Result]:
+    """One after the other, those whose names contain ``only``; what fails is told as failed."""
     methods = {
         BEST_GAUSSIAN: _best_gaussian,
         "AutoMultivariateNormal": lambda *given: _svi(AutoMultivariateNormal, *given),
         "AutoNormal": lambda *given: _svi(AutoNormal, *given),
         "Pathfinder": _pathfinder,
     }
-    for name, method in methods.items():
-        result = Result("NumPyro", case.name, name, 0, "finished")
+    for name in filter(lambda one: only in one, methods):
+        method, result = methods[name], Result("NumPyro", case.name, name, 0, "finished")
         started = time.process_time()
         try:
             draws, gradients = method(case, reference)

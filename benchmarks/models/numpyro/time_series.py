@@ -253,9 +253,9 @@ def one_compartment(times, C_hat, dose=10.0, volume=2.0):
 
 
 NEAR_PELTS = {
-    "theta": jnp.array([0.55, 0.028, 0.8, 0.024]),
-    "z_init": jnp.array([33.0, 6.0]),
-    "sigma": jnp.full(2, 0.25),
+    "theta": np.array([0.55, 0.028, 0.8, 0.024]),
+    "z_init": np.array([33.0, 6.0]),
+    "sigma": np.full(2, 0.25),
 }
 """Where NUTS starts: from afar it may end where all is noise, whose posterior mass is e^-30 of the whole."""
 
