@@ -1,4 +1,4 @@
-"""The benchmark of other people's models: that the models are well-formed, and that what is measured is what is told."""
+"""Other people's models: that they are well-formed, and that what is measured is what is told."""
 
 import math
 from pathlib import Path
@@ -10,10 +10,10 @@ import pytest
 from numpyro import handlers
 from numpyro.infer import init_to_sample
 
-from benchmarks.models import report, store
+from benchmarks.models import report, stan, store
 from benchmarks.models.measure import Errors, Result, compare, run_isvi
 from benchmarks.models.numpyro import CASES
-from benchmarks.models.reference import FOLDER, Reference, arguments, read
+from benchmarks.models.reference import FOLDER, Reference, arguments, latent_sites, read
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -34,6 +34,24 @@ def test_references_belong_to_models(name: str) -> None:
     assert reference is not None
     assert name in CASES
     assert reference.size > 0
+
+
+@pytest.mark.parametrize("name", stan.CASES)
+def test_stan_programs_get_what_they_declare(name: str) -> None:
+    block = stan.PROGRAMS[name].read_text().split("data {")[1].split("}")[0].splitlines()
+    declared = {line.split(";")[0].split()[-1] for line in block if ";" in line}
+    assert declared <= stan.data(stan.CASES[name]).keys()
+
+
+def test_pymc_models_have_the_latents_of_their_references() -> None:
+    """All but those that PyMC makes or packs itself: the imputed ones, and a Cholesky factor."""
+    pytest.importorskip("pymc")
+    from benchmarks.models import pymc
+
+    for case in pymc.CASES.values():
+        ours = {variable.name for variable in case.model(**case.data().everything).free_RVs}
+        theirs = latent_sites(CASES[case.name]) | {"packed", "age_unobserved"}
+        assert ours <= theirs, case.name
 
 
 def test_a_small_model_is_measured(tmp_path: Path) -> None:
