@@ -128,15 +128,21 @@ def arguments(case: Case) -> dict[str, Any]:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, everything)
 
 
-def latent_sites(case: Case) -> set[str]:
-    """Sample sites without observations and without a sum over their values."""
+def prior_trace(case: Case) -> dict[str, Any]:
+    """All sites at a draw from the prior; latents whose prior is improper are near zero in unconstrained space."""
     import jax
     from numpyro import handlers
+    from numpyro.infer import init_to_sample
 
-    trace = handlers.trace(handlers.seed(case.model, jax.random.key(0))).get_trace(**arguments(case))
+    drawn = handlers.substitute(handlers.seed(case.model, jax.random.key(1)), substitute_fn=init_to_sample)
+    return dict(handlers.trace(drawn).get_trace(**arguments(case)))
+
+
+def latent_sites(case: Case) -> set[str]:
+    """Sample sites without observations and without a sum over their values."""
     return {
         name
-        for name, site in trace.items()
+        for name, site in prior_trace(case).items()
         if site["type"] == "sample" and not site["is_observed"] and not site["fn"].support.is_discrete
     }
 

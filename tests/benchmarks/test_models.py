@@ -3,17 +3,14 @@
 import math
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro import handlers
-from numpyro.infer import init_to_sample
 
 from benchmarks.models import report, stan, store
 from benchmarks.models.measure import Errors, Result, compare, run_isvi
 from benchmarks.models.numpyro import CASES
-from benchmarks.models.reference import FOLDER, Reference, arguments, latent_sites, read
+from benchmarks.models.reference import FOLDER, Reference, latent_sites, prior_trace, read
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -21,9 +18,7 @@ def test_log_density_is_finite_at_a_draw_from_the_prior(name: str) -> None:
     if name == "flax_network":
         pytest.importorskip("flax")
     case = CASES[name]
-    drawn = handlers.substitute(handlers.seed(case.model, jax.random.key(1)), substitute_fn=init_to_sample)
-    trace = handlers.trace(drawn).get_trace(**arguments(case))
-    sites = [site for site in trace.values() if site["type"] == "sample"]
+    sites = [site for site in prior_trace(case).values() if site["type"] == "sample"]
     assert any(site["is_observed"] for site in sites) or case.exact or name.startswith("funnel")
     assert all(np.isfinite(jnp.sum(site["fn"].log_prob(site["value"]))) for site in sites)
 
