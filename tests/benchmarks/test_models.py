@@ -38,6 +38,7 @@ def test_stan_programs_get_what_they_declare(name: str) -> None:
     assert declared <= stan.data(stan.CASES[name]).keys()
 
 
+@pytest.mark.filterwarnings("ignore:Data in age contains missing values")
 def test_pymc_models_have_the_latents_of_their_references() -> None:
     """All but those that PyMC makes or packs itself: the imputed ones, and a Cholesky factor."""
     pytest.importorskip("pymc")
