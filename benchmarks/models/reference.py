@@ -61,7 +61,7 @@ def moving(latent: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def has_sd(latent: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Entries whose sd the draws agree about."""
+    """Entries whose sd the draws agree about; where a reference does not say, all."""
     return np.asarray(latent.get("sd_error", 0.0 * latent["sd"]) <= WORST_SD_ERROR)
 
 
