@@ -53,7 +53,7 @@ def real_rows(batches: Any) -> Any:
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["full", "rest", "offset"],
-    meta_fields=["size", "batch_size", "windows", "count", "groups"],
+    meta_fields=["size", "batch_size", "windows", "shuffle_seed", "count", "groups"],
 )
 @dataclass(frozen=True)
 class Packs(Dataset):

@@ -26,6 +26,11 @@ def used_latents(label: str, density: Callable[..., Any], values: dict[str, Any]
                 f"{label} asks for {asked!r}, which the model does not have: its {known}{columns}."
             ) from error
         raise
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise ModelError(
+            f"{label} cannot be compiled by JAX: write it with jax.numpy instead of numpy, without Python `if` or "
+            "float() on latents. JAX said: " + str(error).splitlines()[0]
+        ) from error
     except TypeError as error:
         by_name = "string indexing" in str(error) or "indices must be integers" in str(error)
         if rows and not isinstance(rows[0], dict) and by_name:
@@ -35,11 +40,6 @@ def used_latents(label: str, density: Callable[..., Any], values: dict[str, Any]
             ) from error
         error.add_note(f"(raised while isvi traced {label}, before fitting)")
         raise
-    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
-        raise ModelError(
-            f"{label} cannot be compiled by JAX: write it with jax.numpy instead of numpy, without Python `if` or "
-            "float() on latents. JAX said: " + str(error).splitlines()[0]
-        ) from error
     except Exception as error:
         error.add_note(f"(raised while isvi traced {label}, before fitting)")
         raise
