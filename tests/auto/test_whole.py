@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.stats import norm
+from jax.scipy.stats import cauchy, norm
 
 import isvi
 from isvi.auto.whole import closest
@@ -69,3 +69,24 @@ def test_few_rows_are_one_mini_batch() -> None:
     assert isvi.fit(model, data, budget=10, seed=0).dataset.num_batches == 1
     assert isvi.fit(model, data, budget=10, batch_size=500, seed=0).dataset.num_batches == 3
     assert isvi.fit(model, data, budget=10, algorithm=isvi.SGD(), seed=0).dataset.num_batches == 2
+
+
+def test_a_horseshoe_stays_finite() -> None:
+    """Heavy tails and a funnel, on which q runs away: what is kept is at least as good as where the approach ended,
+    which is about -170; the ELBO of a q that ran away is below -1e6."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 12)).astype(np.float32)
+    y = (x[:, 0] * 2 - x[:, 1] + rng.normal(size=60)).astype(np.float32)
+
+    def log_prior(z):
+        heavy = cauchy.logpdf(z["local"]).sum() + cauchy.logpdf(z["tau"])
+        return norm.logpdf(z["raw"]).sum() + heavy + norm.logpdf(z["sigma"], 0, 2)
+
+    def log_likelihood(z, rows):
+        return norm.logpdf(rows["y"], rows["x"] @ (z["tau"] * z["local"] * z["raw"]), z["sigma"]).sum()
+
+    latents = {"raw": isvi.real(12), "local": isvi.positive(12, via="exp")}
+    scales = {"tau": isvi.positive(via="exp"), "sigma": isvi.positive(via="exp")}
+    fit = isvi.fit(isvi.Model({**latents, **scales}, log_prior, log_likelihood), {"x": x, "y": y}, progress=False)
+    assert fit.status.good
+    assert fit.elbo(50).value > -200

@@ -7,8 +7,8 @@ was standard. Draws from a q that is as wide as the posterior in every direction
 factorised q has none that reach along the long ones. So q is of full rank first, whatever the family, and is confined
 to its family when everything has settled.
 
-The fit ends when, for a whole pass, no latent's mean was predicted to be off by more than a tenth of its standard
-deviation, no direction's either, and no standard deviation by more than a tenth.
+The fit ends when, for a whole pass and more, no latent's mean was predicted to be off by more than a tenth of its
+standard deviation, no standard deviation by more than a tenth, and none of them moved by that much either.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from isvi.algorithms.base import Algorithm, Doubts, Promise
 from isvi.auto.curvature import tempered
-from isvi.auto.matching import Differences, estimate
+from isvi.auto.matching import Differences, estimate, unseen_changes
 from isvi.auto.phases import Progress, Store, algorithm
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
@@ -33,6 +33,8 @@ LARGEST_DIM = 1000
 """Up to this dimension all pairs are gone through, now and then."""
 LEVEL_RECORDS = 20
 """The level of the gradient is averaged over at least this many records."""
+LEVEL_SHARE = 4
+"""And over one part in this many of those that are stored."""
 STORED_RECORDS = 2400
 STORED_NUMBERS = 2**19
 """Up to so many records are kept if they take no more numbers than this; more only if the dimension asks for it."""
@@ -40,7 +42,7 @@ PAIRS_PER_DIMENSION = 1.3
 """There must be so many effective pairs per dimension before they are matched: with fewer, directions that none of them
 reaches would look flat."""
 LEAST_PAIRS = 20
-STORED_PER_DIMENSION = 3
+STORED_PER_DIMENSION = 4
 FIT_OPERATIONS = 10.0
 """An estimate of the curvature takes as long as this times pairs x dim^2 of a model's floating-point operations."""
 FIT_SHARE = 0.5
@@ -55,6 +57,8 @@ PRIOR_PAIRS = 2
 """Mirrored draws at which the prior's curvature is averaged."""
 WORTH_DOUBTING = 0.3
 """Whether the standard deviations are right is asked when no mean is predicted to be further off than this."""
+SETTLED_SHARE = 5
+"""The fit ends when nothing has moved for one part in this many of its records."""
 MEAN_TOLERANCE = 0.1
 SD_TOLERANCE = 0.1
 
@@ -110,9 +114,11 @@ class Knowledge(NamedTuple):
     fitted_at: Int[Array, ""]
     """When the curvature was last estimated; 0 if it has not been yet."""
     doubt: Float[Array, " dim"]
-    """Standard errors of the logarithms of q's standard deviations."""
+    """How wrong the logarithms of q's standard deviations may be."""
     off: Float[Array, " dim"]
     """Predicted errors of q's means, in standard deviations."""
+    anchor: Float[Array, "2 dim"]
+    """Means and standard deviations when everything began to look settled."""
     confined: Bool[Array, ""]
     """Whether q is in its family yet."""
 
@@ -154,6 +160,7 @@ class _Memory:
             fitted_at=jnp.int32(0),
             doubt=unknown,
             off=unknown,
+            anchor=jnp.stack([unknown, unknown]),
             confined=jnp.array(self.family.num_factors == 1),
         )
         return Store(
@@ -192,7 +199,11 @@ class _Memory:
         )
 
     def converged(self, progress: Progress, own: Knowledge) -> Bool[Array, ""]:
-        return own.confined & (progress.settled >= self.sizes.level_records)
+        return own.confined & self._settled(progress)
+
+    def _settled(self, progress: Progress) -> Bool[Array, ""]:
+        """Whether everything has looked so for a pass, and for a good part of what is remembered."""
+        return progress.settled >= jnp.maximum(self.sizes.level_records, progress.remembered // SETTLED_SHARE)
 
     def step(
         self, estimator: Estimator, params: Params, records: RecordStore, progress: Progress, own: Knowledge
@@ -207,9 +218,15 @@ class _Memory:
         whitened = solve_triangular(own.factor, step, lower=True)
         length = jnp.sqrt(jnp.mean(whitened**2))
         sds = jnp.sqrt(jnp.sum(own.factor**2, axis=1))
-        off = jnp.abs(step) / sds
+        # Predicted with all of the covariance: a step that is careful would predict too little.
+        off = jnp.abs(point + own.factor @ (own.factor.T @ gradient) - location) / sds
         fitted = own.fitted_at > 0
+        # A long valley is crept along in steps that are each predicted to be nothing: where q began to look settled, it
+        # must stay.
+        moved = jnp.abs(location + step - own.anchor[0]) / sds
+        stays = (moved.max() < MEAN_TOLERANCE) & (jnp.abs(jnp.log(sds / own.anchor[1])).max() < SD_TOLERANCE)
         fine = fitted & (off.max() < MEAN_TOLERANCE) & (own.doubt.max() < SD_TOLERANCE / 2)
+        settled = jnp.where(fine & stays, progress.settled + sizes.update_every, 0)
         factor = own.factor
         if self.family.num_factors > 1:
             factor = jnp.where(own.confined, closest(self.family, factor), factor)
@@ -217,12 +234,13 @@ class _Memory:
         progress = progress._replace(
             target=target,
             left=0.5 * length**2,
-            settled=jnp.where(fine, progress.settled + sizes.update_every, 0),
+            settled=settled,
         )
-        own = own._replace(off=off)
+        anchor = jnp.where(settled > 0, own.anchor, jnp.stack([location + step, sds]))
+        own = own._replace(off=off, anchor=anchor)
         if self.family.num_factors == 1:
             return progress, own
-        ready = ~own.confined & (progress.settled >= sizes.level_records)
+        ready = ~own.confined & self._settled(progress)
         confined = self._confined(approximation, progress, own, location + step)
         return jax.tree.map(lambda one, other: jnp.where(ready, one, other), confined, (progress, own))
 
@@ -305,19 +323,21 @@ def _by_pairs(
         fitted_at=progress.remembered,
         doubt=jax.lax.cond(
             own.off.max() < WORTH_DOUBTING,
-            lambda: _doubt(sizes, pairs, found.variance_changes(pairs, known, factor)),
+            lambda: _doubt(sizes, pairs, unseen_changes(pairs, _first_half(sizes, pairs), known, factor)),
             lambda: jnp.full_like(own.doubt, jnp.inf),
         ),
     )
 
 
 def _doubt(sizes: Sizes, pairs: Differences, changes: Float[Array, "pairs dim"]) -> Float[Array, " dim"]:
-    """Standard errors of the logarithms of the standard deviations.
+    """How wrong the logarithms of the standard deviations may be, from how each pair would change the variances that
+    others show: the mean of that is what an estimate leaves out, and its standard error what cannot be told.
 
     That mini-batches differ is no error once every one of them has been visited equally often: what counts is how much
     one mini-batch's own visits differ. Until there are two of each, all differences count.
     """
-    everything = jnp.sum((pairs.shares[:, None] * changes) ** 2, axis=0)
+    left_out = jnp.sum(pairs.shares[:, None] * changes, axis=0)
+    everything = jnp.sum((pairs.shares[:, None] * (changes - left_out)) ** 2, axis=0)
     visits = changes.reshape(sizes.generations, sizes.num_batches, -1)
     shares = pairs.shares.reshape(sizes.generations, sizes.num_batches, -1).repeat(changes.shape[1], axis=2)
     total = jnp.maximum(shares.sum(axis=0), jnp.finfo(shares.dtype).tiny)
@@ -325,7 +345,15 @@ def _doubt(sizes: Sizes, pairs: Differences, changes: Float[Array, "pairs dim"])
     mean = (shares * visits).sum(axis=0) / total
     within = ((shares * (visits - mean)) ** 2).sum(axis=0) * number / jnp.maximum(number - 1, 0.1)
     within = within.reshape(-1, changes.shape[1]).sum(axis=0)
-    return 0.5 * jnp.sqrt(jnp.where(number.min() > LEAST_VISITS, jnp.minimum(within, everything), everything))
+    unknown = jnp.where(number.min() > LEAST_VISITS, jnp.minimum(within, everything), everything)
+    # What a ridge leaves out falls with the number of pairs: all of them leave out half of what half of them do.
+    return 0.5 * jnp.sqrt(unknown + (left_out / 2) ** 2)
+
+
+def _first_half(sizes: Sizes, pairs: Differences) -> Bool[Array, " pairs"]:
+    """Of the pairs, as on a chessboard of generations and mini-batches: both halves have all mini-batches."""
+    generation, batch = jnp.divmod(jnp.arange(sizes.slots), sizes.num_batches)
+    return jnp.repeat((generation + batch) % 2 == 0, len(pairs.shares) // sizes.slots)
 
 
 def _curvature_of_prior(estimator: Estimator, location: Array, factor: Array) -> Float[Array, "dim dim"]:
@@ -342,7 +370,9 @@ def _level(sizes: Sizes, records: Record, made_at: Array) -> tuple[Array, Array]
     generations = made_at.reshape(sizes.generations, sizes.num_batches)
     newest = jnp.argmax(generations, axis=0)
     behind = (newest[None, :] - jnp.arange(sizes.generations)[:, None]) % sizes.generations
-    counted = (generations >= 0) & (behind < sizes.level_generations)
+    # The more there are, the more are averaged: old ones are carried to today's mean by the curvature.
+    enough = jnp.maximum(sizes.level_generations, (generations >= 0).sum() // (LEVEL_SHARE * sizes.num_batches))
+    counted = (generations >= 0) & (behind < enough)
     shares = counted.reshape(-1).astype(records.draws.dtype)
     shares = shares / shares.sum()
     point = jnp.tensordot(shares, records.draws.mean(axis=1), axes=1)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 SMALLEST_SHARE = 0.1
 LARGEST_SHARE = 1.2
@@ -42,6 +42,11 @@ class Differences(NamedTuple):
     def number(self) -> Float[Array, ""]:
         """Effective number of pairs."""
         return 1 / jnp.sum(self.shares**2)
+
+    def only(self, chosen: Bool[Array, " pairs"]) -> "Differences":
+        """With no weight on the others."""
+        shares = jnp.where(chosen, self.shares, 0)
+        return self._replace(shares=shares / jnp.maximum(shares.sum(), jnp.finfo(shares.dtype).tiny))
 
 
 class Estimate(NamedTuple):
@@ -72,6 +77,19 @@ class Estimate(NamedTuple):
         # With C x = factor' e_j: what C leaves of an answer y, along x, is x'y + x'(known - C)s.
         residuals = pairs.answers @ covariances + pairs.draws @ (known @ covariances - factor.T)
         return residuals * (pairs.draws @ covariances) / variances
+
+
+def unseen_changes(
+    pairs: Differences,
+    first: Bool[Array, " pairs"],
+    known: Float[Array, "dim dim"],
+    factor: Float[Array, "dim dim"],
+) -> Float[Array, "pairs dim"]:
+    """How each pair would change the variances that the other half of the pairs shows: pairs that an estimate was made
+    from agree with it too well, and say nothing of what its ridge left out."""
+    by_first = estimate(pairs.only(first), known).variance_changes(pairs, known, factor)
+    by_second = estimate(pairs.only(~first), known).variance_changes(pairs, known, factor)
+    return jnp.where(first[:, None], by_second, by_first)
 
 
 class Moments(NamedTuple):

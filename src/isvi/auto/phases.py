@@ -194,7 +194,7 @@ def _approach_step(
     location, scale = approximation.location(params), approximation.scale(params)
     state, location = approach(progress.approach, location, scale, record)
     target = approximation.match(location, state.precision)
-    trust = progress.trust.approached(target, record.batch, _elbo(estimator, params, record))
+    trust = progress.trust.approached(target, _elbo(estimator, params, record))
     moved = progress._replace(approach=state, target=target, trust=trust)
     return moved, kind.learn(own, state.precision)
 

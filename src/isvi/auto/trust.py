@@ -3,8 +3,9 @@
 Every record tells, for free, what the ELBO of its mini-batch is. Compared with the same mini-batch one pass earlier,
 mini-batch noise cancels, so that a pass over the data shows whether the ELBO rose or fell, and with what standard
 error. If it fell, the parameters go back to where they were best and steps become shorter; while it rises, they may
-become longer again. A q that ran away gives ELBOs that are wild as well as low, so that no mean of them is surely low:
-a few records in a row that are far below what their mini-batches had at the best parameters are enough.
+become longer again. A q that ran away gives ELBOs that are wild as well as low, so that no mean of them is surely low.
+Where all data is one mini-batch, a few records in a row that are far below what was usual at the best parameters are
+enough; with several, each one's own ELBO changes by more than that at every step.
 """
 
 from typing import NamedTuple
@@ -25,12 +26,12 @@ SLOW_FALL = 0.1
 STANDARD_ERRORS = 3.0
 """... if it is this many standard errors from nothing."""
 CRASH = 3
-"""Records in a row that have lost as much as in a sudden fall, each against its own mini-batch, are a crash."""
+"""Records in a row that have lost as much as in a sudden fall are a crash."""
 MOSTLY, ENOUGH_RECORDS = 0.75, 10
 """So is a pass in which this share of at least so many records is below, by as much as in a slow fall. Where all stays
 as it is, fewer than half of them are: draws are noisy."""
 SMOOTHING = 0.3
-"""With one mini-batch, the share of the newest record in what its ELBO is taken to be: draws are noisy."""
+"""The share of the newest record in what is usual: draws are noisy."""
 ENOUGH_PAIRS = 2.0
 """Pairs per dimension from which on a precision may change by as much as it likes."""
 LATELY = 25
@@ -72,16 +73,16 @@ class Trust(NamedTuple):
     """The parameters at the end of the last pass that did not make things worse."""
     elbos: Float[Array, " batches"]
     """The ELBO of every mini-batch at its last visit; NaN if there was none."""
-    usual: Float[Array, " batches"]
-    """The same, smoothed where there is one mini-batch only."""
-    reference: Float[Array, " batches"]
+    usual: Float[Array, ""]
+    """The ELBO of records lately: for where there is one mini-batch."""
+    reference: Float[Array, ""]
     """What was usual at ``best``."""
     fallen: Int[Array, ""]
     """Records in a row that are far below it."""
     lower: Int[Array, ""]
     """Records since ``best`` that are below it."""
     compared: Int[Array, ""]
-    """Records since ``best`` whose mini-batch has a reference."""
+    """Records since ``best``, if there is a reference."""
     visits: Int[Array, ""]
     mean: Float[Array, ""]
     squares: Float[Array, ""]
@@ -99,8 +100,8 @@ class Trust(NamedTuple):
             radius=zero + LONGEST_STEP,
             best=params,
             elbos=unvisited,
-            usual=unvisited,
-            reference=unvisited,
+            usual=zero + jnp.nan,
+            reference=zero + jnp.nan,
             fallen=none,
             lower=none,
             compared=none,
@@ -116,15 +117,13 @@ class Trust(NamedTuple):
         """What the ELBO surely gained lately, from one visit of a mini-batch to the next, in nats."""
         return self.gains.surely(self.elbos.shape[0])
 
-    def approached(self, params: Params, batch: Int[Array, ""], elbo: Float[Array, ""]) -> "Trust":
+    def approached(self, params: Params, elbo: Float[Array, ""]) -> "Trust":
         """On the way to where memory begins, the newest parameters are the best."""
-        usual = self._usually(batch, elbo)
+        usual = self._usually(elbo)
         return self._replace(best=params, usual=usual, reference=usual)
 
-    def _usually(self, batch: Int[Array, ""], elbo: Float[Array, ""]) -> Float[Array, " batches"]:
-        rate = SMOOTHING if self.usual.shape[0] == 1 else 1.0
-        before = self.usual[batch]
-        return self.usual.at[batch].set(jnp.where(jnp.isfinite(before), before + rate * (elbo - before), elbo))
+    def _usually(self, elbo: Float[Array, ""]) -> Float[Array, ""]:
+        return jnp.where(jnp.isfinite(self.usual), self.usual + SMOOTHING * (elbo - self.usual), elbo)
 
     def observe(self, batch: Int[Array, ""], elbo: Float[Array, ""], dim: int) -> "Trust":
         """Note the ELBO of a mini-batch under the present parameters."""
@@ -133,10 +132,10 @@ class Trust(NamedTuple):
         visits = self.visits + known.astype(jnp.int32)
         difference = jnp.where(known, gain - self.mean, 0)
         mean = self.mean + difference / jnp.maximum(visits, 1)
-        fall = (self.reference[batch] - elbo) / dim  # NaN, and so no fall, where nothing is known
+        fall = (self.reference - elbo) / dim  # NaN, and so no fall, where nothing is known
         return self._replace(
             elbos=self.elbos.at[batch].set(elbo),
-            usual=self._usually(batch, elbo),
+            usual=self._usually(elbo),
             fallen=jnp.where(fall > SUDDEN_FALL, self.fallen + 1, 0),
             lower=self.lower + (fall > SLOW_FALL),
             compared=self.compared + jnp.isfinite(fall),
@@ -152,8 +151,9 @@ class Trust(NamedTuple):
         fall = -self.mean / dim
         too_much = (fall > SUDDEN_FALL) | (pass_ended & (fall > SLOW_FALL))
         worse = too_much & (self.visits > 2) & (self.mean < -STANDARD_ERRORS * error)
-        mostly = (self.compared >= ENOUGH_RECORDS) & (self.lower > MOSTLY * self.compared)
-        worse |= (self.fallen >= CRASH) | (pass_ended & mostly)
+        if self.elbos.shape[0] == 1:
+            mostly = (self.compared >= ENOUGH_RECORDS) & (self.lower > MOSTLY * self.compared)
+            worse |= (self.fallen >= CRASH) | (pass_ended & mostly)
         better = pass_ended & ~worse
         radius = jnp.where(worse, self.radius / 4, jnp.where(better, self.radius * 2, self.radius))
         ended = worse | better

@@ -26,7 +26,8 @@ from isvi.results.status import Status, some
 
 ROWS_OF_HISTORY = 100
 PROMISES: dict[str, str] = {
-    "converged": "no latent's mean is predicted to be off by more than 0.1 sd, and no sd by more than 10%",
+    "converged": "no latent's mean is predicted to be further than 0.1 sd, and no sd than 10%, from the best q of this "
+    "family",
     "settled": "nothing is left to gain on average; with so many latents no single one was checked, nor what many of "
     "them share",
 }
@@ -123,7 +124,7 @@ class Driver:
             for what, size, limit in (("the mean", doubts.means, MEAN_TOLERANCE), ("the sd", doubts.sds, SD_TOLERANCE))
             if (np.asarray(size) >= limit).any()
         ]
-        return f"not converged: {' and '.join(told)} may be off" if told else "it had nearly converged"
+        return f"not converged: {' and '.join(told)} may be off" if told else "not converged: it had not come to rest"
 
     def _run_until(
         self, run: Callable[..., LoopState], outcome: Outcome, until: int, call: int

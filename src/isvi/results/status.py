@@ -17,11 +17,11 @@ class Status:
     """How a fit ended, and what that means in words.
 
     Attributes:
-        kind: ``"budget"`` (all model gradients were used), ``"converged"`` (no entry's mean is
-            predicted to be off by more than a tenth of its standard deviation, and no standard deviation by more than a
-            tenth), ``"settled"`` (nothing is left to gain on average; with very many latents that is all that is
-            checked), ``"diverged"`` (the model stopped
-            giving finite numbers; the last good parameters were kept) or ``"interrupted"``.
+        kind: ``"budget"`` (all model gradients were used), ``"converged"`` (no entry's mean is predicted to be further
+            than a tenth of its standard deviation, and no standard deviation than a tenth, from that of the best member
+            of the family: ``fit.diagnose()`` tells how good that is), ``"settled"`` (nothing is left to gain on
+            average; with very many latents that is all that is checked), ``"diverged"`` (the model stopped giving
+            finite numbers; the last good parameters were kept) or ``"interrupted"``.
         message: the reason, and what to try if it is a bad one.
     """
 
