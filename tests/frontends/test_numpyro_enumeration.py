@@ -13,7 +13,7 @@ from numpyro import handlers
 from numpyro.contrib.control_flow import scan
 
 import isvi
-from isvi.checkpoints.identity import identify
+from isvi.checkpoints.probes import trace_digest
 from isvi.core import extras
 from isvi.model import Bound
 
@@ -179,7 +179,7 @@ def test_series_are_not_cut_and_scans_are_not_drawn() -> None:
     fit = isvi.fit(isvi.from_numpyro(hidden_markov), {"y": y}, batch_size=20, budget=40, progress=False)
     assert fit.dataset.num_batches == 1
     # Another process may sum in another order: the run could not be resumed if the trace were part of what it is.
-    assert identify({}, True, fit.model, fit.dataset)["model"] is None
+    assert trace_digest(fit.model, fit.dataset) is None
     with pytest.raises(isvi.ModelError, match="inside a scan"):
         fit.predict(infer_discrete=True)
 

@@ -7,9 +7,10 @@ from typing import Any
 from isvi.core.errors import ModelError, require
 from isvi.data.dataset import Dataset
 from isvi.data.npy import RESIDENT_BYTES
-from isvi.data.opening import DEFAULT_BATCH_SIZE, Data, first_rows, open_data
+from isvi.data.opening import DEFAULT_BATCH_SIZE, Data, as_source, first_rows, open_data
 from isvi.data.source import Source
 from isvi.model.checks import check_model
+from isvi.model.local import Marginal
 from isvi.model.missing import check_missing
 from isvi.model.model import Model
 from isvi.model.rows_check import ROWS, dependence
@@ -38,13 +39,18 @@ def cut(
         The data, and whether the rows are independent; None where that did not matter.
     """
     around = around or {}
-    dataset = open_data(data, batch_size, shuffle_seed, few_rows, missing=True)
+    data = as_source(data)
+    # With latents of groups or rows the likelihood is written for one row: there is nothing to find out.
+    local = isinstance(model.log_likelihood, Marginal)
+    independent = True if local else independent
+    dataset = open_data(data, batch_size, shuffle_seed, few_rows, missing=not local)
     alone = dataset.num_batches == 1
     looked_at = max(2, min(dataset.batch_size, ROWS))
     # Before a window is read: a loader gives out its rows to one reader at a time.
     rows = first_rows(data, looked_at) if independent is None and not alone else None
     check_model(model, dataset.first)
-    check_missing(model, data, alone, around)
+    if not local:
+        check_missing(model, data, alone, around)
     if alone or independent:
         return dataset, independent
     found = None if rows is None else dependence(model, rows, around)
