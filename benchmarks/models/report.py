@@ -50,8 +50,8 @@ smallest and the largest ratio of sds; over all entries of all latents in constr
 the draws of NUTS do not agree about (half-Cauchy scales may have none). Right: every mean within 0.25 sds, every sd
 within 25%. "True" is whether the verdict kept what it promises (`docs/diagnosis.md`) and "converged" is right.
 Seconds are the processor's for the whole call, with compilation. "Gaussian right": whether the best full-rank
-Gaussian in unconstrained space, found from the reference, is right. Models without a reference (NUTS itself did not
-converge) have no errors."""
+Gaussian in unconstrained space, found from the reference, is right. Models without a reference
+(NUTS did not converge, or was not run yet) have no errors."""
 
 
 def counts(results: Sequence[Result]) -> list[str]:
