@@ -23,6 +23,8 @@ from isvi.algorithms.base import Algorithm, Doubts, Promise
 from isvi.auto.curvature import tempered
 from isvi.auto.matching import Differences, estimate, unseen_changes
 from isvi.auto.phases import Progress, Store, algorithm
+from isvi.auto.store import Sizes as SizesOfStore
+from isvi.auto.store import remember
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
@@ -64,19 +66,14 @@ SD_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(SizesOfStore):
     """What follows from the dimension and the number of mini-batches."""
 
-    num_batches: int
-    generations: int
-    level_generations: int
-    update_every: int
-    """Records from one step to the next. More steps would follow the noise of single records."""
     refit_every: int
     """Records from one estimate of the curvature to the next, at most."""
 
     @classmethod
-    def of(cls, dim: int, num_batches: int, operations: float) -> "Sizes":
+    def for_model(cls, dim: int, num_batches: int, operations: float) -> "Sizes":
         """``operations`` are those of a record."""
         update_every = max(1, min(num_batches // 10, 8))
         stored = max(min(STORED_RECORDS, STORED_NUMBERS // dim), STORED_PER_DIMENSION * dim)
@@ -90,16 +87,6 @@ class Sizes:
             update_every=update_every,
             refit_every=int(min(max(update_every, affordable), most)),
         )
-
-    @property
-    def slots(self) -> int:
-        """Records that are kept."""
-        return self.generations * self.num_batches
-
-    @property
-    def level_records(self) -> int:
-        """Records in the average that stands for the gradient of all data: a whole number of passes."""
-        return self.level_generations * self.num_batches
 
 
 class Knowledge(NamedTuple):
@@ -136,7 +123,7 @@ class Dense:
     family: Approximation
 
     def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
-        sizes = Sizes.of(estimator.approximation.dim, num_batches, estimator.operations)
+        sizes = Sizes.for_model(estimator.approximation.dim, num_batches, estimator.operations)
         return algorithm(_Memory(self.family, sizes), estimator)
 
 
@@ -168,18 +155,7 @@ class _Memory:
         )
 
     def remember(self, store: Store, record: Record, keep: Bool[Array, ""]) -> Store:
-        """Put the record into its mini-batch's oldest generation."""
-        sizes, progress, records, made_at = self.sizes, store.progress, store.records, store.own.made_at
-        generation = (progress.remembered // sizes.num_batches) % sizes.generations
-        slot = jnp.where(keep, generation * sizes.num_batches + record.batch, records.newest_slot)
-        empty_yet = progress.remembered == 0
-        kept = jax.tree.map(lambda new, old: jnp.where(keep | empty_yet, new, old), record, records.newest)
-        made_at = made_at.at[slot].set(jnp.where(keep, progress.remembered, made_at[slot]))
-        return Store(
-            progress._replace(remembered=progress.remembered + keep.astype(jnp.int32)),
-            records.put(kept, slot),
-            store.own._replace(made_at=made_at),
-        )
+        return remember(self.sizes, store, record, keep)
 
     def due(self, progress: Progress) -> Bool[Array, ""]:
         enough = progress.remembered >= max(5, min(self.sizes.num_batches, 10))
