@@ -410,3 +410,16 @@ def test_rows_that_depend_on_each_other_are_not_cut(model: Callable, batches: in
     data = {} if model is picked else {"data": {"x": DATA["x"], "y": DATA["y"]}, "batch_size": 6}
     fit = isvi.fit(isvi.from_numpyro(model), **data, budget=4, progress=False)
     assert fit.dataset.num_batches == batches
+
+
+def test_a_model_that_looks_at_what_it_was_bound_to_can_be_diagnosed() -> None:
+    """The diagnosis is in double precision: what is bound is converted, and must stay an array that NumPy can take."""
+
+    def model(x, y=None):
+        mean = numpyro.sample("mean", dist.Normal(0, 10))
+        numpyro.sample("y", dist.Normal(mean + np.nanmean(np.asarray(x)), 1), obs=y)
+
+    x, y = jnp.array([1.0, 2.0, np.nan]), jnp.array([1.0, 2.0, 3.0])
+    fit = isvi.fit(isvi.from_numpyro(model, x, y=y), progress=False)
+    assert fit.diagnose(300).verdict == "good"
+    assert fit.mean()["mean"] == pytest.approx(0.5, abs=0.1)

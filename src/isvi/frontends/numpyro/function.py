@@ -48,4 +48,7 @@ class ModelFunction:
 
 def _in_precision(leaf: Any) -> Any:
     floats = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
-    return leaf.astype(jnp.result_type(float)) if floats else leaf
+    if not floats or isinstance(leaf, jax.core.Tracer):
+        return leaf
+    with jax.ensure_compile_time_eval():  # so that the model may look at it with NumPy
+        return leaf.astype(jnp.result_type(float))
