@@ -11,6 +11,7 @@ from rich.table import Table
 
 from isvi.diagnosis.entries import Entries, number, weigh_entries
 from isvi.diagnosis.integrals import Integrals, check_integrals, judge_integrals
+from isvi.diagnosis.modes import ANOTHER_MODE, ONE_MODE, another_mode
 from isvi.diagnosis.stationarity import Slope, Trend, slope, trend
 from isvi.diagnosis.verdict import Evidence, Verdict, judge
 from isvi.results.evaluation import ElboEstimate
@@ -185,6 +186,8 @@ def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], 
     )
     integrals = check_integrals(fit)
     verdict, reasons, advice = judge_integrals(integrals, *judge(evidence))
+    if another_mode(fit, weighted.candidates.evaluation.elbo.value):
+        verdict, reasons, advice = "poor", [*reasons, ANOTHER_MODE], [*advice, ONE_MODE]
     return Diagnosis(
         verdict=verdict,
         reasons=tuple(reasons),

@@ -1,0 +1,26 @@
+"""Did another start of the fit find another mode that is as good?"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from isvi.results.fit import Fit
+
+AS_GOOD = 5.0
+"""Nats: a mode with an ELBO lower than that by more holds less than a hundredth of the mass."""
+FAR = 25.0
+"""Nats, and two more for each entry, that q's own density loses on the way to where the other start ended."""
+ANOTHER_MODE = "another start ended far away with an ELBO as good: the posterior has more than one mode, and q has one"
+ONE_MODE = "an order or a prior that tells the modes apart (isvi.ordered for the means of a mixture), or MCMC"
+
+
+def another_mode(fit: "Fit", elbo: float) -> bool:
+    """Whether some start led to a place that q rules out, with an ELBO that rules it in."""
+    if not fit.starts or not fit.approximation.gaussian:
+        return False
+    location = np.asarray(fit.approximation.location(fit.params), float)
+    factor = np.asarray(fit.approximation.factor(fit.params), float)
+    good = [one for one in fit.starts if one.elbo > elbo - AS_GOOD]
+    away = [np.linalg.solve(factor, np.asarray(one.location) - location) for one in good]
+    return any(0.5 * float(distance @ distance) > FAR + 2 * len(location) for distance in away)
