@@ -265,6 +265,27 @@ def _pairs(
     return Differences(weights / weights.sum(), draws, answers @ factor)
 
 
+def _secants(
+    sizes: Sizes, location: Array, factor: Array, records: Record, gradient: Array, made_at: Array, pairs: Differences
+) -> Differences:
+    """How the gradient of all data changed from pass to pass, as the mean moved, each pass against the mean of all. The
+    points are those of mirrored draws, so that to first order there is no noise in either. A pass has the weight that
+    its pairs have together."""
+    shape, dim = (sizes.generations, sizes.num_batches), location.shape[0]
+    generations = made_at.reshape(shape)
+    behind = (jnp.argmax(generations, axis=0)[None, :] - jnp.arange(sizes.generations)[:, None]) % sizes.generations
+    ages = jax.nn.one_hot(behind, sizes.generations, axis=0, dtype=gradient.dtype) * (generations >= 0)
+    complete = ages.sum(axis=(1, 2)) == sizes.num_batches
+    shares = pairs.shares.reshape(*shape, -1).sum(axis=2)
+    shares = jnp.where(complete, jnp.einsum("agb,gb->a", ages, shares), 0)
+    means = jnp.stack([records.draws.mean(axis=1), gradient.mean(axis=1)]).reshape(2, *shape, dim)
+    points, gradients = jnp.einsum("agb,cgbd->cad", ages, means) / sizes.num_batches
+    points = solve_triangular(factor, (points - location).T, lower=True).T
+    gradients = gradients @ factor
+    centre = shares / jnp.maximum(shares.sum(), jnp.finfo(shares.dtype).tiny)
+    return Differences(shares, points - centre @ points, centre @ gradients - gradients)
+
+
 def _by_diagonal(location: Array, records: Record, filled: Array, own: Knowledge) -> Knowledge:
     """While there are few pairs: the curvature of every entry alone, and steps that are damped as that is not all."""
     scale = jnp.diagonal(own.factor)
@@ -289,7 +310,8 @@ def _by_pairs(
         known = _curvature_of_prior(estimator, location, factor)
     enough = max(PAIRS_PER_DIMENSION * dim, LEAST_PAIRS)
     pairs = _pairs(location, factor, records, own.made_at >= 0, gradient, enough)
-    found = estimate(pairs, known)
+    secants = _secants(sizes, location, factor, records, gradient, own.made_at, pairs)
+    found = estimate(pairs, secants, known)
     # Lower triangular, of the same covariance: from an orthogonal decomposition, which squares nothing.
     triangular = jnp.linalg.qr((factor @ found.inverse_root).T, mode="r").T
     triangular = triangular * jnp.sign(jnp.diagonal(triangular))
@@ -299,7 +321,7 @@ def _by_pairs(
         fitted_at=progress.remembered,
         doubt=jax.lax.cond(
             own.off.max() < WORTH_DOUBTING,
-            lambda: _doubt(sizes, pairs, unseen_changes(pairs, _first_half(sizes, pairs), known, factor)),
+            lambda: _doubt(sizes, pairs, unseen_changes(pairs, secants, _first_half(sizes, pairs), known, factor)),
             lambda: jnp.full_like(own.doubt, jnp.inf),
         ),
     )

@@ -11,6 +11,9 @@ with H_b that of its own mini-batch. Two estimates of H follow, and each is good
 
 So the pairs are matched first, and then regressed in the coordinates in which the match is the identity, with a ridge
 towards it. The prior needs no estimate: its curvature is known, and only the likelihood's is matched.
+
+From pass to pass the mean of q moves, and the gradient of all data with it: such *secants* are pairs of which no
+mini-batch disagrees with another, and they lie along the valleys that q creeps through. They count beside the pairs.
 """
 
 from typing import NamedTuple
@@ -48,6 +51,12 @@ class Differences(NamedTuple):
         shares = jnp.where(chosen, self.shares, 0)
         return self._replace(shares=shares / jnp.maximum(shares.sum(), jnp.finfo(shares.dtype).tiny))
 
+    @property
+    def moments(self) -> "Moments":
+        """Weighted means."""
+        draws, answers = self.shares[:, None] * self.draws, self.shares[:, None] * self.answers
+        return Moments(draws.T @ self.draws, self.answers.T @ draws, answers.T @ self.answers)
+
 
 class Estimate(NamedTuple):
     """The curvature C in coordinates eps, by ``C^{-1} = back values^{-1} back'``."""
@@ -81,14 +90,15 @@ class Estimate(NamedTuple):
 
 def unseen_changes(
     pairs: Differences,
+    secants: Differences,
     first: Bool[Array, " pairs"],
     known: Float[Array, "dim dim"],
     factor: Float[Array, "dim dim"],
 ) -> Float[Array, "pairs dim"]:
     """How each pair would change the variances that the other half of the pairs shows: pairs that an estimate was made
     from agree with it too well, and say nothing of what its ridge left out."""
-    by_first = estimate(pairs.only(first), known).variance_changes(pairs, known, factor)
-    by_second = estimate(pairs.only(~first), known).variance_changes(pairs, known, factor)
+    by_first = estimate(pairs.only(first), secants, known).variance_changes(pairs, known, factor)
+    by_second = estimate(pairs.only(~first), secants, known).variance_changes(pairs, known, factor)
     return jnp.where(first[:, None], by_second, by_first)
 
 
@@ -101,11 +111,6 @@ class Moments(NamedTuple):
     """Of y s'."""
     outer: Float[Array, "dim dim"]
     """Of y y'."""
-
-    @classmethod
-    def of(cls, pairs: Differences) -> "Moments":
-        draws, answers = pairs.shares[:, None] * pairs.draws, pairs.shares[:, None] * pairs.answers
-        return cls(draws.T @ pairs.draws, pairs.answers.T @ draws, answers.T @ pairs.answers)
 
     def with_known(self, known: Float[Array, "dim dim"]) -> "Moments":
         """With ``known s`` added to every answer."""
@@ -140,10 +145,10 @@ def regress(moments: Moments, ridge: Float[Array, ""]) -> Float[Array, "dim dim"
     return basis @ (rotated / (sizes[:, None] + sizes[None, :])) @ basis.T
 
 
-def estimate(pairs: Differences, known: Float[Array, "dim dim"]) -> Estimate:
-    """The curvature that the pairs show, plus the ``known`` one (the prior's)."""
+def estimate(pairs: Differences, secants: Differences, known: Float[Array, "dim dim"]) -> Estimate:
+    """The curvature that the pairs and the secants show, plus the ``known`` one (the prior's)."""
     dim, number = known.shape[0], pairs.number
-    moments = Moments.of(pairs)
+    moments = Moments(*map(jnp.add, pairs.moments, secants.moments))
     matched = match(moments, MATCH_RIDGE / number) + known
     matched = matched + ROUNDING * jnp.trace(matched) / dim * jnp.eye(dim, dtype=known.dtype)
     root = jnp.linalg.cholesky(matched)
