@@ -23,10 +23,12 @@ test-all: $(VENV)/.dev  ## Run the tests, the long ones too.
 	$(BIN)/python $(PYTEST) -m "slow or not slow"
 
 # PyTorch's door is left out: of a package of gigabytes, one test would use the automatic derivative of a square.
-test-doors: $(DOORS)/.doors  ## Run the tests that need PyMC or Stan, in an environment that has them.
+test-doors: $(DOORS)/.doors  ## Run the tests that need PyMC, Stan or Ray, in an environment that has them.
 	ISVI_CACHE=$(CURDIR)/$(DOORS)/cache $(DOORS)/bin/python $(PYTEST) --no-skips \
 		--deselect tests/frontends/test_gradient.py::test_pytorch \
-		tests/frontends tests/benchmarks/test_pymc_advi.py tests/benchmarks/test_rivals.py
+		--deselect tests/workers/test_crews.py::test_ray_is_asked_for_by_its_extra \
+		tests/frontends tests/benchmarks/test_pymc_advi.py tests/benchmarks/test_rivals.py \
+		tests/workers tests/fitting/test_workers.py
 
 lint: $(VENV)/.dev  ## Look for mistakes.
 	$(BIN)/ruff check .

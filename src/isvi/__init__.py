@@ -14,7 +14,7 @@ from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Inf
 from isvi.auto import Auto
 from isvi.calibration import Calibration, calibrate
 from isvi.checkpoints import Checkpoint
-from isvi.core.errors import CheckpointError, ConfigurationError, DataError, IsviError, ModelError
+from isvi.core.errors import CheckpointError, ConfigurationError, DataError, IsviError, ModelError, WorkerError
 from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
 from isvi.data import Batch, Dataset
 from isvi.diagnosis import Diagnosis
@@ -38,6 +38,7 @@ from isvi.memory import Record
 from isvi.model import Model, Target
 from isvi.optim import bound_kl, natural_gradient, scale_by_fisher
 from isvi.results import Comparison, ElboEstimate, Fit, History, Status, compare, load
+from isvi.workers import Pool, Ray
 
 __version__ = version("isvi")
 
@@ -80,7 +81,9 @@ __all__ = [
     "Method",
     "Model",
     "ModelError",
+    "Pool",
     "Random",
+    "Ray",
     "Record",
     "Reparameterization",
     "ScoreFunction",
@@ -89,6 +92,7 @@ __all__ = [
     "StudentT",
     "Target",
     "TensorBoard",
+    "WorkerError",
     "approximate",
     "bound_kl",
     "build",

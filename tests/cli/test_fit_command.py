@@ -202,3 +202,9 @@ def test_any_command_line_ends_in_good_order(tmp_path, monkeypatch, arguments):
     """Whatever is typed: help, a refusal in one message, or wrong usage; never a traceback."""
     monkeypatch.chdir(tmp_path)
     assert Result(*arguments).code in (exits.DONE, exits.REFUSED, exits.USAGE)
+
+
+def test_an_address_without_workers_is_refused(tmp_path):
+    found = Result("fit", tmp_path / "model.py", "--out", tmp_path / "run", "--ray-address", "auto")
+    assert found.code == 2
+    assert "--workers 8" in found.output

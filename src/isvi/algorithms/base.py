@@ -51,6 +51,8 @@ class Algorithm(NamedTuple):
         promise: what ``converged`` means.
         doubts: ``doubts(memory) -> Doubts``, or None where nothing is known.
         gave_up: ``gave_up(memory) -> bool``: is this algorithm the wrong one here?
+        ahead: ``ahead(memory) -> int``: for how many records from now on the parameters stay where they are, as far as
+            can be told. So many can be made at once, by workers; none is used if they moved after all.
         recovers: whether ``update_store`` answers a record that is not finite with a step to safety. Otherwise no
             step is taken.
     """
@@ -64,6 +66,7 @@ class Algorithm(NamedTuple):
     promise: Promise = "converged"
     doubts: Callable[[Memory], Doubts | None] = lambda memory: None
     gave_up: Callable[[Memory], Boolean] = lambda memory: False
+    ahead: Callable[[Memory], Int[Array, ""] | int] = lambda memory: 1
     recovers: bool = False
 
 

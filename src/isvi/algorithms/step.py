@@ -50,7 +50,8 @@ class Method(NamedTuple):
 
     Both are pure. A step is made of ``wants_record(key, state)``; then, if so, ``record(key, params, newest,
     batch) -> (record, finite)``, which falls back to the newest record where the model was not finite; then
-    ``advance(state, record, fresh, finite)``. ``health(state)`` tells how usable the remembered records are.
+    ``advance(state, record, fresh, finite)``. ``health(state)`` tells how usable the remembered records are,
+    ``ahead(state)`` for how many records from now on the parameters will stay, as far as can be told.
     """
 
     init: Callable[[Params], State]
@@ -63,6 +64,7 @@ class Method(NamedTuple):
     promise: Promise
     doubts: Callable[[State], Doubts | None]
     gave_up: Callable[[State], Boolean]
+    ahead: Callable[[State], Int[Array, ""] | int]
 
 
 def build(
@@ -85,6 +87,7 @@ def build(
         promise=bound.promise,
         doubts=lambda state: bound.doubts(state.memory),
         gave_up=lambda state: bound.gave_up(state.memory),
+        ahead=lambda state: bound.ahead(state.memory),
     )
 
 
@@ -124,7 +127,7 @@ class _Parts:
         return self.algorithm.wants_record(key, state.params, state.memory)
 
     def record(self, key: PRNGKeyArray, params: Params, newest: Record, batch: Batch) -> tuple[Record, Array]:
-        return _usable(self.estimator.record(key, params, batch), newest)
+        return usable(self.estimator.record(key, params, batch), newest)
 
     def advance(self, state: State, record: Record, fresh: Boolean, finite: Boolean) -> tuple[State, Info]:
         memory = self._remembered(state, record, jnp.asarray(fresh) & finite)
@@ -163,7 +166,7 @@ class _Parts:
 
 
 @jax.jit
-def _usable(made: Record, newest: Record) -> tuple[Record, Array]:
+def usable(made: Record, newest: Record) -> tuple[Record, Array]:
     """The record just made, or the newest before it if the model was not finite; and whether it was.
 
     Compiled apart, for models that are evaluated on the host: this is then all that is left around them."""

@@ -21,6 +21,8 @@ from isvi.families.base import Params
 from isvi.memory.record import Record
 from isvi.memory.store import RecordStore
 
+MOST_AHEAD = 64
+"""No kind of memory waits for more records than this between two steps."""
 MOST_REVERSALS = 3
 """A posterior on which steps had to be taken back this often is not for this method."""
 
@@ -126,8 +128,17 @@ def algorithm(kind: Kind, estimator: Estimator) -> Algorithm:
         promise=kind.promise,
         doubts=lambda memory: kind.doubts(memory.store.own),
         gave_up=lambda memory: memory.store.progress.reversals >= MOST_REVERSALS,
+        ahead=lambda memory: _ahead(kind, memory.store.progress),
         recovers=True,
     )
+
+
+def _ahead(kind: Kind, progress: Progress) -> Int[Array, ""]:
+    """Records up to the next step, that one's included; in the approach every record is one."""
+    remembered = progress.remembered + 1 + jnp.arange(MOST_AHEAD)
+    due = jax.vmap(lambda later: kind.due(progress._replace(remembered=later)))(remembered)
+    until = jnp.where(due.any(), jnp.argmax(due) + 1, MOST_AHEAD)
+    return jnp.where(progress.approach.over, until, 1)
 
 
 def _update(kind: Kind, estimator: Estimator, params: Params, memory: Memory, fresh: Bool[Array, ""]) -> Store:

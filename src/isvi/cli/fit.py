@@ -58,16 +58,23 @@ def fit(
     budget: Annotated[int | None, typer.Option(min=1, help="Model gradients that may be evaluated.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per mini-batch.")] = None,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that make the records; none: this one.")] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Ray cluster that the workers are on, such as `auto`; by default this machine.")
+    ] = None,
     checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 60.0,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder; no other option.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder; of the others only those on workers.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Fit a model to data, with checkpoints. Exits with 0 if the fit converged or used its budget, and is finite."""
     log_to_stderr()
     progress = False if quiet else True if not sys.stderr.isatty() else None
+    crew = _workers(workers, ray_address)
     if resume is not None:
-        result = _resumed(resume, model, data, cache, checkpoint_every, progress)
+        result = _resumed(resume, model, data, cache, checkpoint_every, progress, crew)
         folder = resume
     else:
         if model is None or out is None:
@@ -79,6 +86,7 @@ def fit(
             "budget": budget,
             "batch_size": batch_size,
             "seed": seed,
+            "workers": crew,
         }
         chosen = {} if algorithm is None else {"algorithm": _algorithm(algorithm)}
         result = _fitted(model, data, cache, out, checkpoint_every, progress, **options, **chosen)
@@ -119,13 +127,31 @@ def _fitted(
 
 
 def _resumed(
-    folder: Path, model: Path | None, data: Path | None, cache: Path | None, every: float, progress: bool | None
+    folder: Path,
+    model: Path | None,
+    data: Path | None,
+    cache: Path | None,
+    every: float,
+    progress: bool | None,
+    workers: Any,
 ) -> "Fit":
     import isvi
     from isvi.cli.files import opened
 
     loaded, rows = opened(folder, model, data, cache)
-    return isvi.resume(isvi.Checkpoint(folder, every, sigterm="return"), loaded, rows, progress=progress)
+    return isvi.resume(
+        isvi.Checkpoint(folder, every, sigterm="return"), loaded, rows, progress=progress, workers=workers
+    )
+
+
+def _workers(number: int | None, address: str | None) -> Any:
+    import isvi
+
+    if number is None:
+        if address is not None:
+            raise typer.BadParameter("--ray-address is for workers: say how many, --workers 8.")
+        return None
+    return isvi.Ray(num_workers=number, address=address)
 
 
 def _family(name: FamilyName | None) -> Any:

@@ -17,6 +17,10 @@ class ConfigurationError(IsviError):
     """An option, or a combination of options, that cannot work."""
 
 
+class WorkerError(IsviError):
+    """The workers that make records cannot go on: they do not answer, or cannot be started."""
+
+
 class CheckpointError(IsviError):
     """A checkpoint or a saved fit cannot be used: damaged, or of another run."""
 

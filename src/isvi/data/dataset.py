@@ -118,6 +118,10 @@ class Dataset:
         """A data set that holds the mini-batch that the schedule visits next."""
         return self
 
+    def holding(self, index: int) -> "Dataset":
+        """A data set that holds this mini-batch."""
+        return self
+
     def parts(self) -> "Iterator[Dataset]":
         """Data sets that hold every row once between them."""
         yield self

@@ -103,6 +103,18 @@ class Stream:
         ahead = self._visits(np.concatenate([order[position:], order]))
         return self._reader.get(ahead[0], ahead[1:])
 
+    def holding(self, index: int) -> Dataset:
+        """A window that holds this mini-batch."""
+        return self._reader.get(self.window_of(index) or 0)
+
+    def window_of(self, index: int) -> int | None:
+        """The window that a mini-batch belongs to; None for the rest, which is in all of them."""
+        return index // self._length if index < self.size // self.batch_size else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another process, the source is opened there."""
+        return Stream, (self.source, self.batch_size, self._seed)
+
     def parts(self) -> Iterator[Dataset]:
         """Data sets that hold every row once between them: the windows without padding, the rest with the last."""
         try:

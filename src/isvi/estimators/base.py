@@ -22,6 +22,7 @@ class Estimator(NamedTuple):
 
     Attributes:
         record: ``record(key, params, batch) -> Record``. Expensive: evaluates the model, once.
+        draw: ``draw(key, params, batch) -> (draws, log_density, share)``, what a record has before the model is asked.
         gradient: ``gradient(params, records) -> gradient of the ELBO``. Cheap: never evaluates the model.
             ``records`` has a leading axis; for a single record use ``record.alone()``.
         health: ``health(params, records) -> WeightHealth``.
@@ -34,6 +35,7 @@ class Estimator(NamedTuple):
     """
 
     record: Callable[[PRNGKeyArray, Params, Batch], Record]
+    draw: Callable[[PRNGKeyArray, Params, Batch], tuple[Array, Array, Array]]
     gradient: Callable[[Params, Record], Params]
     health: Callable[[Params, Record], WeightHealth]
     log_weights: Callable[[Params, Record], Array]
@@ -105,8 +107,10 @@ class EstimatorOptions:
             "signs=True needs antithetic=True and a Gaussian family.",
         )
         weighting = Weighting(approximation, self._weight_mode(), self.per_factor, self.max_weight, self.self_normalize)
+        draw = self._drawer(weighting)
         return Estimator(
-            record=self._recorder(target, weighting),
+            record=self._recorder(target, draw),
+            draw=draw,
             gradient=self._gradient(weighting),
             health=lambda params, records: weight_health(weighting.raw(params, records)),
             log_weights=weighting.log_ratios,
@@ -125,7 +129,7 @@ class EstimatorOptions:
     def _gradient(self, weighting: Weighting) -> Callable[[Params, Record], Params]:
         raise NotImplementedError
 
-    def _recorder(self, target: Target, weighting: Weighting) -> Callable[[PRNGKeyArray, Params, Batch], Record]:
+    def _drawer(self, weighting: Weighting) -> Callable[[PRNGKeyArray, Params, Batch], tuple[Array, Array, Array]]:
         approximation = weighting.approximation
 
         # Compiled here, so that only the model is left uncompiled where it has to be evaluated on the host.
@@ -137,6 +141,11 @@ class EstimatorOptions:
                 draws = approximation.draw(key, params, self.num_samples, self.antithetic)
             return draws, jax.vmap(weighting.density, (None, 0))(params, draws), batch.share.astype(draws.dtype)
 
+        return draw
+
+    def _recorder(
+        self, target: Target, draw: Callable[[PRNGKeyArray, Params, Batch], tuple[Array, Array, Array]]
+    ) -> Callable[[PRNGKeyArray, Params, Batch], Record]:
         def record(key: PRNGKeyArray, params: Params, batch: Batch) -> Record:
             draws, log_density, share = draw(key, params, batch)
             log_joint, gradient = self._evaluate(target, draws, batch)

@@ -15,8 +15,10 @@ from isvi.algorithms.base import Doubts
 from isvi.algorithms.step import Method
 from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE
 from isvi.core.compiling import compiled_once
-from isvi.core.errors import DataError
+from isvi.core.errors import DataError, WorkerError
+from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
+from isvi.fitting.ahead import Begin
 from isvi.fitting.host_loop import HostRun, make_host_run
 from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, ending, make_run, make_start
 from isvi.fitting.outcome import Outcome
@@ -52,13 +54,14 @@ class Driver:
     """Names of the approximation's entries."""
     between_calls: Callable[[Outcome], str | None] = lambda outcome: None
     """Called after every compiled call, several times a second: a reason ends the run."""
+    begin: Begin | None = None
+    """Has records made elsewhere."""
 
     def drive(self, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended; from
         the best of several starts, if there are some."""
         started = time.perf_counter()
-        make = make_host_run if self.on_host else make_run
-        run = make(self.method, self.key).lower(outcome.loop, self.dataset.first, jnp.int32(0)).compile(self.effort)
+        run = self._make().lower(outcome.loop, self._first, jnp.int32(0)).compile(self.effort)
         health = compiled_once(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         try:
@@ -71,18 +74,28 @@ class Driver:
             if last is None:
                 raise
             outcome.loop, outcome.error = last, error
-            who = f"{'reading the data' if of_data else 'the model'} raised {type(error).__name__}"
+            what = "reading the data" if of_data else "the workers" if isinstance(error, WorkerError) else "the model"
+            who = f"{what} raised {type(error).__name__}"
             outcome.status = Status("interrupted", f"{who} after {outcome.gradients:,} model gradients")
         finally:
             self.dataset.release()
         return outcome
+
+    def _make(self) -> Any:
+        if self.on_host or self.begin is not None:
+            return make_host_run(self.method, self.key, self.begin)
+        return make_run(self.method, self.key)
+
+    @property
+    def _first(self) -> Dataset | None:
+        return self.dataset.first if self.begin is None else None
 
     def _choose_start(self, run: Callable[..., LoopState], outcome: Outcome, starts: Starts) -> None:
         started, begin = time.perf_counter(), make_start(self.method, self.dataset, self.key)
 
         def advance(loop: LoopState, until: int) -> LoopState:
             while int(loop.state.gradients) < until and not any(self._ending(loop)):
-                loop = jax.block_until_ready(run(loop, self.dataset.resident(loop.schedule), jnp.int32(until)))
+                loop = jax.block_until_ready(run(loop, self._resident(loop), jnp.int32(until)))
                 if self.between_calls(outcome):  # the same reason ends the run after this
                     break
             return loop
@@ -133,9 +146,8 @@ class Driver:
         run has to end here, if it has to."""
         while (done := outcome.gradients) < until and not any(self._ending(outcome.loop)):
             started = time.perf_counter()
-            # The data, or as much of them as is in memory, with the mini-batch that is visited next.
-            dataset = self.dataset.resident(outcome.loop.schedule)
-            outcome.loop = jax.block_until_ready(run(outcome.loop, dataset, jnp.int32(min(until, done + call))))
+            loop, enough = outcome.loop, jnp.int32(min(until, done + call))
+            outcome.loop = jax.block_until_ready(run(loop, self._resident(loop), enough))
             elapsed = time.perf_counter() - started
             outcome.seconds += elapsed
             evaluated = outcome.gradients - done
@@ -143,6 +155,11 @@ class Driver:
             if reason := self.between_calls(outcome):
                 return call, reason
         return call, None
+
+    def _resident(self, loop: LoopState) -> Dataset | None:
+        """The data, or as much of them as is in memory, with the mini-batch that is visited next; None where records
+        are made elsewhere."""
+        return self.dataset.resident(loop.schedule) if self.begin is None else None
 
     def _ending(self, loop: LoopState) -> Ending:
         """On the host. Evaluated piece by piece it would be compiled so, which takes longer than many a fit."""

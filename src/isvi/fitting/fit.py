@@ -3,6 +3,7 @@
 import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from isvi.families import Family
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Callback, Reporters, reporters
 from isvi.fitting.interruption import ctrl_c_stays_itself
+from isvi.fitting.making import Making
 from isvi.fitting.options import Options
 from isvi.fitting.outcome import Outcome, endless
 from isvi.fitting.run import begin, run, template
@@ -29,6 +31,7 @@ from isvi.fitting.setup import Setup, prepare
 from isvi.model.binding import Bindable
 from isvi.model.model import Model
 from isvi.results.fit import Fit
+from isvi.workers import Workers, chosen_workers
 
 log = logging.getLogger("isvi")
 
@@ -62,6 +65,7 @@ def fit(
     checkpoint: str | Path | Checkpoint | None = None,
     callbacks: Sequence[Callback] = (),
     prior: Fit | None = None,
+    workers: int | Workers | Executor | None = None,
 ) -> Fit:
     """Fit a variational approximation to the posterior.
 
@@ -99,6 +103,9 @@ def fit(
         callbacks: told about the fit while it runs, such as ``isvi.TensorBoard("logs/")``.
         prior: an earlier fit of the same model to other rows, whose posterior takes the place of the model's prior:
             the old rows are not needed again.
+        workers: who makes the records, if not this process: a number of processes on this machine, or
+            :class:`isvi.Ray`, :class:`isvi.Pool`, or an executor of :mod:`concurrent.futures`. Their number does not
+            change the result.
 
     Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once. SIGTERM
     ends the process, as always; with a ``checkpoint``, after everything was saved (:class:`isvi.Checkpoint`).
@@ -110,13 +117,14 @@ def fit(
             "checkpoint and prior cannot go together: a checkpoint does not know the earlier fit. Leave one out.",
         )
         model = updated(model, prior)
+    making = Making(chosen_workers(workers), model, data)
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed, independent_rows)
     setup = prepare(model, data, options, optimizer, num_samples, initial)
     start = setup.start(initial)
     setup.check_start(start)
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
-        result = _finished(setup, run(setup, begin(setup, start), report), report)
+        result = _finished(setup, run(setup, begin(setup, start), report, making), report)
         if prior is not None:
             warn_if_far(prior, result)
         return result
@@ -125,7 +133,7 @@ def fit(
         outcome = begin(setup, start)
         checkpoints.begin(outcome.state, outcome.notes())
         write_identity(checkpoints.run_folder, _identity(setup))  # last: killed before, it can start again
-        return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
+        return _finished(setup, run(setup, outcome, report, making, checkpoints), report, checkpoints)
 
 
 @own_settings()
@@ -141,6 +149,7 @@ def resume(
     optimizer: optax.GradientTransformation | None = None,
     progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
+    workers: int | Workers | Executor | None = None,
 ) -> Fit:
     """Go on with a fit from its last checkpoint, to the same end, bit for bit, that it would have had.
 
@@ -153,7 +162,7 @@ def resume(
         data: the same data.
         family, algorithm, estimator: only if they were of a kind of your own.
         optimizer: only if one was given to ``fit``, and then the same.
-        progress, callbacks: as for ``fit``.
+        progress, callbacks, workers: as for ``fit``.
     """
     folder = Path(checkpoint.folder if isinstance(checkpoint, Checkpoint) else checkpoint)
     identity = read_identity(folder)
@@ -162,6 +171,7 @@ def resume(
         recorded = restored(identity["options"], [field.name for field in fields(Options)], given)
     except CheckpointError as error:
         raise CheckpointError(f"{folder} cannot be resumed: {error}") from None
+    making = Making(chosen_workers(workers), model, data)
     setup = prepare(model, data, Options(**recorded), optimizer)
     found = differences(identity, _identity(setup))
     require(
@@ -178,7 +188,7 @@ def resume(
         setup.dataset.expect(seen)
         log.info("going on from %s after %s model gradients", folder, f"{outcome.gradients:,}")
         report = reporters(progress, setup.budget, callbacks)
-        return _finished(setup, run(setup, outcome, report, checkpoints), report, checkpoints)
+        return _finished(setup, run(setup, outcome, report, making, checkpoints), report, checkpoints)
 
 
 def _checkpoints(checkpoint: str | Path | Checkpoint, setup: Setup) -> Checkpoints:

@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
-from isvi.algorithms.step import Method
+from isvi.algorithms.step import Method, usable
+from isvi.core.errors import DataError, WorkerError
 from isvi.data.dataset import Dataset
+from isvi.fitting.ahead import Ahead, Begin
 from isvi.fitting.loop import LoopState, ended, run_keys
 from isvi.memory.record import Record
 
@@ -24,18 +26,23 @@ class HostRun:
     The model is called once per record. The step that takes a record in and all steps that reuse it, up to the
     next record, are one compiled loop.
 
+    Args:
+        begin: has records made elsewhere (:mod:`isvi.fitting.ahead`), whatever the model. The driver then needs no
+            rows, and ``run`` no data.
+
     Attributes:
         last: the state at the latest call of the model: what is left if it raises.
     """
 
-    def __init__(self, method: Method, key: PRNGKeyArray) -> None:
+    def __init__(self, method: Method, key: PRNGKeyArray, begin: Begin | None = None) -> None:
         self.last: LoopState | None = None
         self._outline: LoopState | None = None
         self._method = method
         self._step_key, _ = run_keys(key)
+        self._ahead = None if begin is None else Ahead(method, self._step_key, begin)
         self._proceed = jax.jit(self._steps)
 
-    def __call__(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> LoopState:
+    def __call__(self, loop: LoopState, dataset: Dataset | None, until: Int[Array, ""]) -> LoopState:
         loop = _strongly_typed(loop)
         record: Record = loop.state.memory.newest
         finite: Array | np.ndarray = YES
@@ -43,11 +50,12 @@ class HostRun:
         while True:
             loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until)
             self.last = loop
-            if not wanted or not dataset.holds(index):
+            if not wanted or (dataset is not None and not dataset.holds(index)):
                 return loop
             try:
-                state = loop.state
-                record, finite = self._method.record(key, state.params, state.memory.newest, dataset.batch(index))
+                record, finite = self._made(loop, key, index, dataset)
+            except (DataError, WorkerError):
+                raise
             except Exception as error:
                 error.add_note(
                     f"(raised by the model, which isvi called for step {int(loop.state.steps):,} of a fit, after "
@@ -56,7 +64,16 @@ class HostRun:
                 raise
             fresh = YES
 
-    def lower(self, loop: LoopState, dataset: Dataset, until: Int[Array, ""]) -> "HostRun":
+    def _made(
+        self, loop: LoopState, key: PRNGKeyArray, index: Int[Array, ""], dataset: Dataset | None
+    ) -> tuple[Record, Array]:
+        state = loop.state
+        if self._ahead is not None:
+            return usable(self._ahead.take(state, loop.schedule), state.memory.newest)
+        assert dataset is not None
+        return self._method.record(key, state.params, state.memory.newest, dataset.batch(index))
+
+    def lower(self, loop: LoopState, dataset: Dataset | None, until: Int[Array, ""]) -> "HostRun":
         """Note the shapes and types to compile for: those of the loop's state."""
         self._outline = loop
         return self
@@ -103,6 +120,7 @@ def _strongly_typed(loop: LoopState) -> LoopState:
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype) if leaf.weak_type else leaf, loop)
 
 
-def make_host_run(method: Method, key: PRNGKeyArray) -> HostRun:
-    """The counterpart of :func:`isvi.fitting.loop.make_run` for a method whose target is evaluated on the host."""
-    return HostRun(method, key)
+def make_host_run(method: Method, key: PRNGKeyArray, begin: Begin | None = None) -> HostRun:
+    """The counterpart of :func:`isvi.fitting.loop.make_run` for a method whose target is evaluated on the host, or
+    whose records are made elsewhere."""
+    return HostRun(method, key, begin)

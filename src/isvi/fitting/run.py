@@ -11,6 +11,7 @@ from isvi.fitting.callbacks import Reporters
 from isvi.fitting.driver import Driver
 from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, make_start
+from isvi.fitting.making import Making
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
 from isvi.fitting.starts import Starts
@@ -43,12 +44,19 @@ def begin(setup: Setup, start: Params) -> Outcome:
     return Outcome(loop, start)
 
 
-def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoints | None = None) -> Outcome:
+def run(
+    setup: Setup, outcome: Outcome, report: Reporters, making: Making, checkpoints: Checkpoints | None = None
+) -> Outcome:
     """Go on from an outcome until the run has ended, in whatever phase it is."""
     # The small factorisations of a step are LAPACK's, whose threads wait for each other by spinning: on cores that are
     # shared they take several times as long as one thread does. A model on the host may want its threads.
     threads = nullcontext() if setup.target.on_host else one_blas_thread()
-    with Interruption(sigterm=checkpoints is not None) as interruption, threads, report:
+    with (
+        Interruption(sigterm=checkpoints is not None) as interruption,
+        threads,
+        report,
+        making.open(setup) as begin_of,
+    ):
 
         def between_calls(outcome: Outcome) -> str | None:
             if checkpoints is not None and checkpoints.due:
@@ -59,7 +67,15 @@ def run(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoi
 
         def drive(method: Method, outcome: Outcome, starts: Starts | None = None) -> Outcome:
             driver = Driver(
-                method, setup.dataset, setup.run_key, report, setup.effort, setup.target.on_host, labels, between_calls
+                method,
+                setup.dataset,
+                setup.run_key,
+                report,
+                setup.effort,
+                setup.target.on_host,
+                labels,
+                between_calls,
+                begin_of(outcome.fell_back_at is not None),
             )
             return driver.drive(outcome, setup.budget, starts)
 

@@ -16,7 +16,7 @@ from isvi.auto.dense import Dense, closest
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
 from isvi.data.opening import Data
-from isvi.estimators import EstimatorOptions, Reparameterization
+from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
 from isvi.families import Approximation, approximate
 from isvi.families.base import Params
 from isvi.fitting.options import (
@@ -109,13 +109,19 @@ class Setup:
     def method(self) -> Method:
         """The method that was chosen."""
         optimizer = self.optimizer or default_optimizer(self.budget, self.estimator, self.algorithm)
-        options = self.estimator
-        if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
-            options = replace(options, signs=True)
-        estimator = options.bind(self.target, self.drawn_from)
+        estimator = self.bound_estimator()
         per_gradient = self.trial.operations_per_gradient
         estimator = estimator._replace(operations=per_gradient * estimator.num_samples, log_prior=self._free_prior)
         return build(estimator, self.on_full_rank or self.algorithm, optimizer, self.dataset)
+
+    def bound_estimator(self, of_fallback: bool = False) -> Estimator:
+        """The two verbs, for the method that was chosen or for the one that it falls back to."""
+        if of_fallback:
+            return Reparameterization().bind(self.target, self.approximation)
+        options = self.estimator
+        if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
+            options = replace(options, signs=True)
+        return options.bind(self.target, self.drawn_from)
 
     @property
     def _free_prior(self) -> Callable[[Array], Array] | None:
@@ -129,7 +135,7 @@ class Setup:
         estimator, algorithm = Reparameterization(), SGD()
         rate = FALLBACK_RATE if self.options.starts == 1 else FALLBACK_RATE_FROM_THE_BEST
         optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, rate)
-        return build(estimator.bind(self.target, self.approximation), algorithm, optimizer, self.dataset)
+        return build(self.bound_estimator(of_fallback=True), algorithm, optimizer, self.dataset)
 
     def start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
         """Variational parameters around the initial values."""

@@ -53,12 +53,12 @@ class ExternalTarget(Target):
         return self.whole_values(draws, dataset)
 
     def whole_values(self, draws: Float[Array, "draws dim"], data: Data) -> Float[Array, " draws"]:
-        values = self._decode(draws)
+        values = self.decode(draws)
         total = np.zeros(len(draws))
         for part in data.parts():
             for rows in all_host_rows(part):
                 total += self.model.external(values, rows)[0]
-        return self._complete(draws, total, _zeros_like(values), 1.0)[0]
+        return self.complete(draws, total, _zeros_like(values), 1.0)[0]
 
     def values(self, draws: Float[Array, "draws dim"], batch: Batch) -> Float[Array, " draws"]:
         return self.values_and_gradients(draws, batch)[0]
@@ -69,10 +69,10 @@ class ExternalTarget(Target):
         if _traced(draws) or _traced(batch.index):
             return super().values_and_gradients(draws, batch)
         rows = host_rows(batch)
-        likelihoods, pulls = self.model.external(self._decode(draws), rows)
-        return self._complete(draws, likelihoods, pulls, batch.scale)
+        likelihoods, pulls = self.model.external(self.decode(draws), rows)
+        return self.complete(draws, likelihoods, pulls, batch.scale)
 
-    def _decode(self, draws: Array) -> dict[str, np.ndarray]:
+    def decode(self, draws: Array) -> dict[str, np.ndarray]:
         """Constrained values of the draws, on the host and in double precision, in the model's order."""
         if self._bare:
             z = np.asarray(draws, np.float64)
@@ -82,7 +82,7 @@ class ExternalTarget(Target):
                 values = jax.device_get(self._decoded(draws))
         return {name: values[name] for name in self.model.latents}
 
-    def _complete(
+    def complete(
         self, draws: Array, likelihoods: np.ndarray, pulls: dict[str, np.ndarray], scale: float
     ) -> tuple[Array, Array]:
         """The log joint and its gradient in z from what the callable said."""

@@ -1,0 +1,81 @@
+"""The seam: work that every worker opens once, tasks that any of them can do, answers in any order.
+
+An engine is an adapter of a page: :mod:`isvi.workers.pool` for whatever has ``submit``, :mod:`isvi.workers.ray` for a
+cluster. A task is a function of its content alone, so it does not matter who does it, nor how often.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from isvi.core.errors import ConfigurationError, WorkerError, require
+from isvi.workers.answers import Raised
+
+TIME_LIMIT = 600.0
+"""Seconds without the answer that is waited for: long for a record, short for a night. The user can say otherwise."""
+TRIES = 10
+"""So often a task is given to a worker if those before died of it, or before it: that cannot be told apart."""
+
+
+class Work(Protocol):
+    """What workers are there for: sent to each of them once, as a pickle."""
+
+    def __call__(self) -> Callable[[Any], Any]:
+        """Opened by the worker: the function that answers tasks."""
+        ...
+
+
+class Crew(Protocol):
+    """Workers that have the work open, or soon will."""
+
+    time_limit: float
+
+    def submit(self, task: Any) -> "Future[Any]":
+        """Have a task done by whoever is free; :func:`wait_for` its answer."""
+        ...
+
+    def close(self) -> None:
+        """Let the workers go, whatever they are doing."""
+        ...
+
+
+class Workers(Protocol):
+    """What the user names."""
+
+    def open(self, work: Work) -> Crew:
+        """Workers for this work. Returns before they are ready."""
+        ...
+
+
+def wait_for(future: "Future[Any]", time_limit: float) -> Any:
+    """The answer, or what the worker raised, as it would have been raised here."""
+    try:
+        answer = future.result(time_limit)
+    except TimeoutError:
+        if future.done():
+            raise
+        raise WorkerError(
+            f"No worker answered within {time_limit:g} seconds. If the model takes that long, or the workers to start: "
+            "a longer time_limit, such as isvi.Ray(..., time_limit=3600). Otherwise look at what they are doing."
+        ) from None
+    if isinstance(answer, Raised):
+        raise answer.here()
+    return answer
+
+
+def checked_time_limit(time_limit: float) -> None:
+    require(
+        isinstance(time_limit, (int, float)) and time_limit > 0,
+        ConfigurationError,
+        f"time_limit is in seconds and must be positive; got {time_limit!r}.",
+    )
+
+
+def refuse_another_try(tries: int) -> WorkerError | None:
+    """The end of a task that took its workers with it."""
+    if tries < TRIES:
+        return None
+    return WorkerError(
+        f"A record was begun {tries} times, and every time the worker that made it died. It may need more memory than "
+        "a worker has: fewer workers, or a smaller batch_size."
+    )

@@ -1,0 +1,156 @@
+"""Workers behind anything that has ``submit``: threads, processes, the executor of a Dask client."""
+
+import pickle
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+from isvi.core.errors import ConfigurationError, WorkerError, require
+from isvi.workers.answers import answered
+from isvi.workers.crew import TIME_LIMIT, Work, checked_time_limit, refuse_another_try
+from isvi.workers.sending import pickled
+
+_opened: dict[str, Any] = {}
+"""Work that this process has open, by name."""
+_opening = Lock()
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Workers of an executor: ``isvi.fit(..., workers=isvi.Pool(ThreadPoolExecutor(16)))``.
+
+    Threads are enough where a gradient is computed elsewhere, or in code that lets other threads run; they share the
+    model and the data. Processes get them through a file.
+
+    Args:
+        executor: of :mod:`concurrent.futures`, or with the same ``submit``; it stays open. Or a function that returns
+            one, which is closed after the fit, and made anew when a worker dies.
+        time_limit: seconds to wait for an answer before giving up.
+        folder: where work is handed over to processes, if not in the system's folder for temporary files: processes on
+            other machines need one that they share.
+    """
+
+    executor: Executor | Callable[[], Executor]
+    time_limit: float = TIME_LIMIT
+    folder: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            hasattr(self.executor, "submit") or callable(self.executor),
+            ConfigurationError,
+            "isvi.Pool takes an executor such as concurrent.futures.ThreadPoolExecutor(8), or a function that returns "
+            f"one; got {self.executor!r}.",
+        )
+        checked_time_limit(self.time_limit)
+
+    def open(self, work: Work) -> "PoolCrew":
+        return PoolCrew(self, work)
+
+
+class PoolCrew:
+    """An executor with the work at hand, a :class:`isvi.workers.crew.Crew`."""
+
+    def __init__(self, pool: Pool, work: Work) -> None:
+        self.time_limit = pool.time_limit
+        self._make = None if hasattr(pool.executor, "submit") else pool.executor
+        self._executor: Any = pool.executor if self._make is None else self._make()
+        _refuse_fork(self._executor)
+        self._lock, self._waiting = Lock(), set[Future[Any]]()
+        self._name = uuid4().hex
+        self._file: Path | None = None
+        if isinstance(self._executor, ThreadPoolExecutor):
+            self._do = partial(_do_here, self._name, work)
+        else:
+            handle, path = tempfile.mkstemp(prefix="isvi-work-", dir=pool.folder)
+            self._file = Path(path)
+            with open(handle, "wb") as file:
+                file.write(pickled(work))
+            self._do = partial(_do_there, self._name, path)
+
+    def submit(self, task: Any) -> "Future[Any]":
+        outer: Future[Any] = Future()
+        self._waiting.add(outer)
+        outer.add_done_callback(self._waiting.discard)
+        self._send(outer, task, 0)
+        return outer
+
+    def close(self) -> None:
+        for outer in tuple(self._waiting):
+            outer.cancel()
+        if self._make is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+        _opened.pop(self._name, None)
+
+    def _send(self, outer: "Future[Any]", task: Any, tries: int) -> None:
+        executor = self._executor
+        try:
+            inner = executor.submit(self._do, task)
+        except BrokenExecutor as error:
+            self._again(outer, task, tries, executor, error)
+            return
+        outer.add_done_callback(lambda outer: outer.cancelled() and inner.cancel())
+        inner.add_done_callback(lambda inner: self._settle(outer, task, tries, executor, inner))
+
+    def _settle(self, outer: "Future[Any]", task: Any, tries: int, executor: Any, inner: "Future[Any]") -> None:
+        if outer.cancelled() or inner.cancelled():
+            outer.cancel()
+            return
+        error = inner.exception()
+        if isinstance(error, BrokenExecutor):
+            self._again(outer, task, tries + 1, executor, error)
+        elif error is not None:
+            outer.set_exception(error)
+        else:
+            outer.set_result(inner.result())
+
+    def _again(self, outer: "Future[Any]", task: Any, tries: int, executor: Any, error: BrokenExecutor) -> None:
+        """A worker died, and with it the executor: to a new one, if there can be one."""
+        if self._make is None:
+            outer.set_exception(
+                WorkerError(
+                    "A worker died, and its executor cannot be used any more. Pass a function that makes one, "
+                    "isvi.Pool(lambda: ProcessPoolExecutor(...)), or use isvi.Ray, which replaces workers that died."
+                )
+            )
+        elif refusal := refuse_another_try(tries):
+            outer.set_exception(refusal)
+        else:
+            with self._lock:
+                if self._executor is executor:
+                    executor.shutdown(wait=False)
+                    self._executor = self._make()
+            self._send(outer, task, tries)
+
+
+def _do_here(name: str, work: Work, task: Any) -> Any:
+    return answered(lambda: _function(name, lambda: work)(task))
+
+
+def _do_there(name: str, path: str, task: Any) -> Any:
+    return answered(lambda: _function(name, lambda: pickle.loads(Path(path).read_bytes()))(task))
+
+
+def _function(name: str, work: Callable[[], Work]) -> Callable[[Any], Any]:
+    """The function that answers tasks, opened by the first of them in this process."""
+    with _opening:
+        if name not in _opened:
+            _opened[name] = work()()
+        return _opened[name]
+
+
+def _refuse_fork(executor: Any) -> None:
+    context = getattr(executor, "_mp_context", None)
+    require(
+        context is None or context.get_start_method() != "fork",
+        ConfigurationError,
+        "A process that was forked from one that uses JAX can wait for ever: ProcessPoolExecutor(..., "
+        'mp_context=multiprocessing.get_context("spawn")).',
+    )

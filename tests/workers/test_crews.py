@@ -1,0 +1,131 @@
+"""Tasks reach workers, answers and errors come back, and workers may die: for every engine."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from support.sent import Double, Unopened
+
+import isvi
+from isvi.core.errors import ConfigurationError, WorkerError
+from isvi.workers import Crew, chosen_workers
+from isvi.workers.answers import Raised, WorkerTraceback
+from isvi.workers.crew import TRIES, wait_for
+
+PATIENCE = 120.0
+NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'isvi[ray]'")
+
+
+def processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+
+
+KINDS = [
+    pytest.param(lambda: isvi.Pool(lambda: ThreadPoolExecutor(2), time_limit=PATIENCE), id="threads"),
+    pytest.param(lambda: isvi.Pool(processes, time_limit=PATIENCE), id="processes"),
+    pytest.param(lambda: isvi.Ray(num_workers=2, time_limit=PATIENCE), id="ray", marks=NEEDS_RAY),
+]
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Crew]]:
+    crews: list[Crew] = []
+
+    def opening(workers: Any, work: Any) -> Crew:
+        crews.append(workers.open(work))
+        return crews[-1]
+
+    yield opening
+    for crew in crews:
+        crew.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_are_answered_and_errors_are_raised_here(kind: Callable, opened: Callable) -> None:
+    crew = opened(kind(), Double())
+    futures = [crew.submit(task) for task in range(10)]
+    assert [wait_for(future, PATIENCE) for future in futures] == [2 * task for task in range(10)]
+    with pytest.raises(KeyError, match="asked to") as raised:
+        wait_for(crew.submit("raise"), PATIENCE)
+    assert isinstance(raised.value.__cause__, WorkerTraceback)
+    assert "in doubled" in str(raised.value.__cause__)
+    assert wait_for(crew.submit(4), PATIENCE) == 8  # it goes on
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_work_that_cannot_be_opened_says_so(kind: Callable, opened: Callable) -> None:
+    crew = opened(kind(), Unopened())
+    with pytest.raises(FileNotFoundError, match="no such data"):
+        wait_for(crew.submit(1), PATIENCE)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_task_that_kills_its_worker_is_given_up(kind: Callable, opened: Callable) -> None:
+    crew = opened(kind(), Double())
+    assert wait_for(crew.submit(1), PATIENCE) == 2
+    with pytest.raises(WorkerError, match=f"begun {TRIES} times"):
+        wait_for(crew.submit("die"), PATIENCE)
+    assert wait_for(crew.submit(4), PATIENCE) == 8  # the others do not suffer
+
+
+def test_an_executor_that_cannot_be_made_anew_says_so(opened: Callable) -> None:
+    with processes() as executor:
+        crew = opened(isvi.Pool(executor), Double())
+        with pytest.raises(WorkerError, match=r"(?s)A worker died.*Pass a function"):
+            wait_for(crew.submit("die"), PATIENCE)
+
+
+def test_no_wait_is_without_end(opened: Callable) -> None:
+    crew = opened(isvi.Pool(processes), Double())
+    with pytest.raises(WorkerError, match=r"(?s)within 0.01 seconds.*time_limit"):
+        wait_for(crew.submit("sleep"), 0.01)
+
+
+def test_an_error_that_cannot_be_sent_is_told_in_words() -> None:
+    from isvi.workers.answers import answered
+
+    class Local(Exception):
+        pass
+
+    def fails() -> None:
+        raise Local("words")
+
+    answer = answered(fails)
+    assert isinstance(answer, Raised)
+    assert "Local: words" in str(answer.error)
+
+
+def test_work_that_cannot_be_sent_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"(?s)cannot be sent.*threads"):
+        isvi.Pool(processes).open(one for one in ())  # type: ignore[arg-type]
+
+
+def test_forked_processes_are_refused() -> None:
+    forked = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
+    with pytest.raises(ConfigurationError, match="spawn"):
+        isvi.Pool(forked).open(Double())
+
+
+@pytest.mark.parametrize(
+    ("workers", "says"),
+    [
+        (lambda: chosen_workers("four"), "a number of processes"),
+        (lambda: chosen_workers(True), "a number of processes"),
+        (lambda: chosen_workers(0), "at least 1"),
+        (lambda: isvi.Ray(2, time_limit=0), "must be positive"),
+        (lambda: isvi.Pool(3), "takes an executor"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_workers_is_refused(workers: Callable, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        workers()
+
+
+def test_ray_is_asked_for_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("ray") is not None:
+        pytest.skip("Ray is installed, so that nothing is missing")
+    with pytest.raises(ConfigurationError, match=r"pip install 'isvi\[ray\]'"):
+        isvi.Ray(2).open(Double())
