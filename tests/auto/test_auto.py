@@ -106,10 +106,10 @@ def test_the_cheaper_the_model_the_rarer_the_curvature_is_estimated() -> None:
     """An estimate takes time of the order of dim^3. A model whose records take longer does not notice, nor does one
     that JAX does not compile; a cheap one would mostly wait for it."""
     costs = [1.0, 1e5, 1e6, 1e8, np.inf]
-    waits = [Sizes.for_model(100, 100, operations).refit_every for operations in costs]
+    waits = [Sizes.for_model(100, 100, 100, operations).refit_every for operations in costs]
     assert waits == sorted(waits, reverse=True)
-    assert waits[0] == Sizes.for_model(100, 100, 1.0).slots // 8
-    assert waits[-1] == Sizes.for_model(100, 100, np.inf).update_every
+    assert waits[0] == Sizes.for_model(100, 100, 100, 1.0).slots // 8
+    assert waits[-1] == Sizes.for_model(100, 100, 100, np.inf).update_every
 
 
 @pytest.mark.parametrize("rows", [100, 10_000])

@@ -17,6 +17,7 @@ from isvi.auto.whole import Whole
 from isvi.core.errors import ConfigurationError, require
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
+from isvi.model.grouping import Groups
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,16 @@ class Auto:
             f"tolerance is in nats per entry of the latents and must be positive; got {self.tolerance!r}.",
         )
 
-    def on_full_rank(self, approximation: Approximation, num_batches: int) -> Whole | Dense | None:
-        """What to do instead, with draws of ``approximation.full_rank``, where that can be afforded."""
+    def on_full_rank(
+        self, approximation: Approximation, num_batches: int, groups: Groups | None = None
+    ) -> Whole | Dense | None:
+        """What to do instead, with draws of ``approximation.full_rank``, where that can be afforded; ``groups`` if
+        latents belong to some."""
         if not approximation.gaussian or approximation.dim > dense.LARGEST_DIM:
             return None
         if num_batches == 1 and approximation.dim <= whole.LARGEST_DIM:
             return Whole(self.tolerance, approximation)
-        return Dense(approximation)
+        return Dense(approximation, groups)
 
     def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
         require(

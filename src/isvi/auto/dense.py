@@ -12,6 +12,7 @@ standard deviation, no standard deviation by more than a tenth, and none of them
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from isvi.algorithms.base import Algorithm, Doubts, Promise
+from isvi.auto.arrow import estimate_arrow
 from isvi.auto.curvature import tempered
 from isvi.auto.matching import Differences, estimate, unseen_changes
 from isvi.auto.phases import Progress, Store, algorithm
@@ -30,6 +32,7 @@ from isvi.families.approximation import Approximation
 from isvi.families.base import Params
 from isvi.memory.record import Record
 from isvi.memory.store import RecordStore
+from isvi.model.grouping import Groups
 
 LARGEST_DIM = 1000
 """Up to this dimension all pairs are gone through, now and then."""
@@ -44,6 +47,8 @@ PAIRS_PER_DIMENSION = 1.3
 """There must be so many effective pairs per dimension before they are matched: with fewer, directions that none of them
 reaches would look flat."""
 LEAST_PAIRS = 20
+PAIRS_PER_UNKNOWN = 3
+"""Where latents belong to groups: so many pairs of either kind for every unknown of a row of the curvature."""
 STORED_PER_DIMENSION = 4
 FIT_OPERATIONS = 10.0
 """An estimate of the curvature takes as long as this times pairs x dim^2 of a model's floating-point operations."""
@@ -73,10 +78,10 @@ class Sizes(SizesOfStore):
     """Records from one estimate of the curvature to the next, at most."""
 
     @classmethod
-    def for_model(cls, dim: int, num_batches: int, operations: float) -> "Sizes":
-        """``operations`` are those of a record."""
+    def for_model(cls, dim: int, unknowns: int, num_batches: int, operations: float) -> "Sizes":
+        """``unknowns`` are those of a row of the curvature, ``operations`` those of a record."""
         update_every = max(1, min(num_batches // 10, 8))
-        stored = max(min(STORED_RECORDS, STORED_NUMBERS // dim), STORED_PER_DIMENSION * dim)
+        stored = max(min(STORED_RECORDS, STORED_NUMBERS // dim), STORED_PER_DIMENSION * unknowns)
         generations = -(-stored // num_batches)
         affordable = FIT_OPERATIONS * generations * num_batches * dim**2 / (FIT_SHARE * max(operations, 1.0))
         most = max(update_every, generations * num_batches // 8)
@@ -118,19 +123,24 @@ class Dense:
     Attributes:
         family: the approximation that is wanted. Parameters stay those of the full-rank one; at the end their L has
             entries only where the family's has.
+        groups: latents that belong to groups of rows, if there are some.
     """
 
     family: Approximation
+    groups: Groups | None = None
 
     def bind(self, estimator: Estimator, num_batches: int) -> Algorithm:
-        sizes = Sizes.for_model(estimator.approximation.dim, num_batches, estimator.operations)
-        return algorithm(_Memory(self.family, sizes), estimator)
+        dim = estimator.approximation.dim
+        unknowns = dim if self.groups is None else self.groups.unknowns
+        sizes = Sizes.for_model(dim, unknowns, num_batches, estimator.operations)
+        return algorithm(_Memory(self.family, sizes, self.groups), estimator)
 
 
 @dataclass(frozen=True)
 class _Memory:
     family: Approximation
     sizes: Sizes
+    groups: Groups | None
 
     promise: ClassVar[Promise] = "converged"
 
@@ -233,29 +243,30 @@ class _Memory:
         self, estimator: Estimator, location: Array, records: Record, progress: Progress, own: Knowledge
     ) -> Knowledge:
         """With the curvature estimated anew, where it is time for that."""
-        sizes, dim = self.sizes, location.shape[0]
-        filled = own.made_at >= 0
+        sizes, filled = self.sizes, own.made_at >= 0
         since = progress.remembered - own.fitted_at
         growing = jnp.maximum(own.fitted_at // GROWTH, sizes.update_every)
         due = since >= jnp.minimum(growing, sizes.refit_every)
-        enough = filled.sum() * (records.draws.shape[1] // 2) >= max(PAIRS_PER_DIMENSION * dim, LEAST_PAIRS)
+        enough = filled.sum() * (records.draws.shape[1] // 2) >= _pairs_needed(location.shape[0], self.groups)
         return jax.lax.switch(
             jnp.where(enough, jnp.where(due, 2, 0), jnp.where(own.fitted_at > 0, 0, 1)),
             [
                 lambda: own,
                 lambda: _by_diagonal(location, records, filled, own),
-                lambda: _by_pairs(sizes, estimator, location, records, progress, own),
+                lambda: _by_pairs(sizes, self.groups, estimator, location, records, progress, own),
             ],
         )
 
 
 def _pairs(
-    location: Array, factor: Array, records: Record, filled: Array, gradient: Array, enough: float
+    location: Array, factor: Array, records: Record, filled: Array, gradient: Array, enough: float, apart: bool = False
 ) -> Differences:
     """All stored pairs in the coordinates of a Gaussian; those made far away, or by a q of another size, count less."""
     half, dim = records.draws.shape[1] // 2, location.shape[0]
     draws = 0.5 * (records.draws[:, :half] - records.draws[:, half:]).reshape(-1, dim)
     answers = 0.5 * (gradient[:, half:] - gradient[:, :half]).reshape(-1, dim)
+    if apart:
+        draws, answers = _parted(draws), _parted(answers)
     centres = solve_triangular(factor, (records.draws.mean(axis=1) - location).T, lower=True)
     draws = solve_triangular(factor, draws.T, lower=True).T
     size = jnp.maximum(jnp.mean(draws.reshape(-1, half * dim) ** 2, axis=1), 1e-12)
@@ -263,6 +274,12 @@ def _pairs(
     log_weights = jnp.where(filled, -jnp.log1p(distance**2), -jnp.inf)
     weights = jnp.repeat(tempered(log_weights, jnp.minimum(filled.sum(), enough / half)), half)
     return Differences(weights / weights.sum(), draws, answers @ factor)
+
+
+def _parted(pairs: Float[Array, "pairs dim"]) -> Float[Array, "pairs dim"]:
+    """Sums and differences of every two pairs: the one moved what all rows share, the other every group alone."""
+    one, other = pairs.reshape(-1, 2, pairs.shape[1]).swapaxes(0, 1)
+    return jnp.stack([one + other, one - other], axis=1).reshape(pairs.shape) * jnp.asarray(0.5**0.5, pairs.dtype)
 
 
 def _secants(
@@ -299,19 +316,32 @@ def _by_diagonal(location: Array, records: Record, filled: Array, own: Knowledge
     return own._replace(factor=jnp.diag(scale), root=jnp.diag(scale * jnp.sqrt(damping)))
 
 
+def _pairs_needed(dim: int, groups: Groups | None) -> float:
+    """Pairs from which on they are gone through together."""
+    if groups is None:
+        return max(PAIRS_PER_DIMENSION * dim, LEAST_PAIRS)
+    return max(2 * PAIRS_PER_UNKNOWN * groups.unknowns, 2 * LEAST_PAIRS)
+
+
 def _by_pairs(
-    sizes: Sizes, estimator: Estimator, location: Array, records: Record, progress: Progress, own: Knowledge
+    sizes: Sizes,
+    groups: Groups | None,
+    estimator: Estimator,
+    location: Array,
+    records: Record,
+    progress: Progress,
+    own: Knowledge,
 ) -> Knowledge:
     """What all stored pairs say about the curvature."""
-    dim, factor = location.shape[0], own.factor
+    factor, curvature = own.factor, estimate if groups is None else partial(estimate_arrow, groups)
     gradient, known = records.gradient, jnp.zeros_like(factor)
     if estimator.log_prior is not None:
         gradient = gradient - jax.vmap(jax.vmap(jax.grad(estimator.log_prior)))(records.draws)
         known = _curvature_of_prior(estimator, location, factor)
-    enough = max(PAIRS_PER_DIMENSION * dim, LEAST_PAIRS)
-    pairs = _pairs(location, factor, records, own.made_at >= 0, gradient, enough)
+    enough = _pairs_needed(location.shape[0], groups)
+    pairs = _pairs(location, factor, records, own.made_at >= 0, gradient, enough, groups is not None)
     secants = _secants(sizes, location, factor, records, gradient, own.made_at, pairs)
-    found = estimate(pairs, secants, known)
+    found = curvature(pairs, secants, known)
     # Lower triangular, of the same covariance: from an orthogonal decomposition, which squares nothing.
     triangular = jnp.linalg.qr((factor @ found.inverse_root).T, mode="r").T
     triangular = triangular * jnp.sign(jnp.diagonal(triangular))
@@ -321,7 +351,9 @@ def _by_pairs(
         fitted_at=progress.remembered,
         doubt=jax.lax.cond(
             own.off.max() < WORTH_DOUBTING,
-            lambda: _doubt(sizes, pairs, unseen_changes(pairs, secants, _first_half(sizes, pairs), known, factor)),
+            lambda: _doubt(
+                sizes, pairs, unseen_changes(curvature, pairs, secants, _first_half(sizes, pairs), known, factor)
+            ),
             lambda: jnp.full_like(own.doubt, jnp.inf),
         ),
     )

@@ -16,6 +16,7 @@ From pass to pass the mean of q moves, and the gradient of all data with it: suc
 mini-batch disagrees with another, and they lie along the valleys that q creeps through. They count beside the pairs.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -89,6 +90,7 @@ class Estimate(NamedTuple):
 
 
 def unseen_changes(
+    curvature: Callable[[Differences, Differences, Float[Array, "dim dim"]], Estimate],
     pairs: Differences,
     secants: Differences,
     first: Bool[Array, " pairs"],
@@ -96,9 +98,9 @@ def unseen_changes(
     factor: Float[Array, "dim dim"],
 ) -> Float[Array, "pairs dim"]:
     """How each pair would change the variances that the other half of the pairs shows: pairs that an estimate was made
-    from agree with it too well, and say nothing of what its ridge left out."""
-    by_first = estimate(pairs.only(first), secants, known).variance_changes(pairs, known, factor)
-    by_second = estimate(pairs.only(~first), secants, known).variance_changes(pairs, known, factor)
+    from agree with it too well, and say nothing of what its ridge left out. ``curvature`` is how it is estimated."""
+    by_first = curvature(pairs.only(first), secants, known).variance_changes(pairs, known, factor)
+    by_second = curvature(pairs.only(~first), secants, known).variance_changes(pairs, known, factor)
     return jnp.where(first[:, None], by_second, by_first)
 
 

@@ -55,6 +55,8 @@ class EstimatorOptions:
         antithetic: draw them as mirrored pairs (Gaussian, log-normal and Student-t families).
         signs: draw the noise as signs instead of normal numbers (Gaussian families, mirrored pairs): all squares are
             then alike. The weights of such draws mean nothing.
+        apart: with ``signs``, pairs of pairs, which tell what the first so many entries of the noise do and what the
+            others do (:meth:`Approximation.draw_signs`).
         weights: ``"exact"`` density ratios; ``"paper"`` for the paper's, which leave the ratio of Jacobians
             out, so that their mean is sigma_new/sigma_old; ``"none"`` for no weights at all.
         per_factor: weight each factor by its own density ratio (slightly biased, far less noisy), or all by
@@ -66,6 +68,7 @@ class EstimatorOptions:
     num_samples: int = 1
     antithetic: bool = False
     signs: bool = False
+    apart: int = 0
     weights: WeightMode = "exact"
     per_factor: bool = True
     max_weight: float | None = None
@@ -136,7 +139,7 @@ class EstimatorOptions:
         @jax.jit
         def draw(key: PRNGKeyArray, params: Params, batch: Batch) -> tuple[Array, Array, Array]:
             if self.signs:
-                draws = approximation.draw_signs(key, params, self.num_samples)
+                draws = approximation.draw_signs(key, params, self.num_samples, self.apart)
             else:
                 draws = approximation.draw(key, params, self.num_samples, self.antithetic)
             return draws, jax.vmap(weighting.density, (None, 0))(params, draws), batch.share.astype(draws.dtype)

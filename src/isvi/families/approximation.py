@@ -61,10 +61,19 @@ class Approximation:
         ]
         return _joined(draws, axis=1)
 
-    def draw_signs(self, key: PRNGKeyArray, params: Params, num_samples: int) -> Float[Array, "draws dim"]:
+    def draw_signs(
+        self, key: PRNGKeyArray, params: Params, num_samples: int, apart: int = 0
+    ) -> Float[Array, "draws dim"]:
         """Mirrored draws of a Gaussian approximation, made of noise that is +1 or -1: its second moments are those of
-        q, and its squares do not vary."""
-        half = jax.random.rademacher(key, (num_samples // 2, self.dim), jnp.result_type(*jax.tree.leaves(params)))
+        q, and its squares do not vary. With ``apart``, every second pair has the noise of the one before it with the
+        signs turned that are not among the first ``apart`` ones: sums and differences of the two tell what either part
+        of the noise does."""
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        if apart:
+            one = jax.random.rademacher(key, (num_samples // 4, self.dim), dtype)
+            half = jnp.stack([one, jnp.where(jnp.arange(self.dim) < apart, one, -one)], axis=1).reshape(-1, self.dim)
+        else:
+            half = jax.random.rademacher(key, (num_samples // 2, self.dim), dtype)
         noise = jnp.concatenate([half, -half])
         return _joined(
             [jax.vmap(piece.transform, (None, 0))(part, noise[:, s]) for piece, part, s in self._covered(params)],  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
 from isvi.families import Approximation, approximate
 from isvi.families.base import Params
+from isvi.fitting.grouped import behind, groups_of
 from isvi.fitting.options import (
     ADAM_SCALE,
     FALLBACK_RATE,
@@ -37,6 +38,7 @@ from isvi.fitting.starts import Starts
 from isvi.model.binding import Bindable, bind, make_target
 from isvi.model.checks import DRAWS, Trial
 from isvi.model.cutting import cut
+from isvi.model.grouping import Groups
 from isvi.model.model import Model
 from isvi.model.target import Target
 
@@ -48,6 +50,7 @@ class Setup:
     Attributes:
         options: what was chosen, by the user or the library; nothing in it is left open.
         optimizer: the user's, or None for the library's own.
+        groups: latents that belong to groups of rows, where the method asks for them.
     """
 
     options: Options
@@ -59,6 +62,8 @@ class Setup:
     estimator: EstimatorOptions
     optimizer: optax.GradientTransformation | None
     budget: int
+    trial: Trial
+    groups: Groups | None = None
 
     @cached_property
     def keys(self) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
@@ -71,10 +76,6 @@ class Setup:
     @property
     def run_key(self) -> PRNGKeyArray:
         return self.keys[2]
-
-    @cached_property
-    def trial(self) -> Trial:
-        return Trial(self.target, self.dataset.first, self.approximation.dim)
 
     def check_start(self, start: Params) -> None:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
@@ -92,7 +93,7 @@ class Setup:
         """What ``Auto`` does where draws of a full-rank Gaussian can be afforded."""
         if not isinstance(self.algorithm, Auto):
             return None
-        return self.algorithm.on_full_rank(self.approximation, self.dataset.num_batches)
+        return self.algorithm.on_full_rank(self.approximation, self.dataset.num_batches, self.groups)
 
     @cached_property
     def drawn_from(self) -> Approximation:
@@ -121,6 +122,8 @@ class Setup:
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
             options = replace(options, signs=True)
+            if self.groups is not None:  # a pair of either kind
+                options = replace(options, apart=self.groups.shared, num_samples=2 * options.num_samples)
         return options.bind(self.target, self.drawn_from)
 
     @property
@@ -187,4 +190,10 @@ def prepare(
         independent_rows=independent,
     )
     target = make_target(model, approximation.coordinates)
-    return Setup(decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget)
+    trial, groups = Trial(target, dataset.first, approximation.dim), None
+    if names := groups_of(model, dataset, algorithm, approximation, trial):
+        approximation, groups = behind(model.latents, names, family)
+        if approximation.coordinates != target.coordinates:
+            target = make_target(model, approximation.coordinates)
+            trial = Trial(target, dataset.first, approximation.dim)
+    return Setup(decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget, trial, groups)

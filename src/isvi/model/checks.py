@@ -77,12 +77,12 @@ class Trial:
         else:
             _require_finite(self._target, draws, self.parts(draws, dataset))
 
-    def parts(self, draws: jax.Array, dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Values and gradients of each density at ``DRAWS`` draws, on the first mini-batch; of a model on the host,
-        where an evaluation may be dear, those of the log joint at the first draw only."""
+    def parts(self, draws: jax.Array, dataset: Dataset, index: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Values and gradients of each density at ``DRAWS`` draws, on one mini-batch; of a model on the host, where an
+        evaluation may be dear, those of the log joint at the first draw only."""
         if self._compiled is None:
-            return {"log_joint": jax.device_get(self._target.values_and_gradients(draws[:1], dataset.batch(0)))}
-        return jax.device_get(self._compiled(draws, dataset.batch(0)))
+            return {"log_joint": jax.device_get(self._target.values_and_gradients(draws[:1], dataset.batch(index)))}
+        return jax.device_get(self._compiled(draws, dataset.batch(index)))
 
     @cached_property
     def _compiled(self) -> jax.stages.Compiled | None:
