@@ -16,6 +16,7 @@ from isvi.calibration import Calibration, calibrate
 from isvi.checkpoints import Checkpoint
 from isvi.core.errors import CheckpointError, ConfigurationError, DataError, IsviError, ModelError, WorkerError
 from isvi.core.latents import Latent, constrained, interval, ordered, positive, real, simplex, unit_interval
+from isvi.core.programs import keep_compiled
 from isvi.data import Batch, Dataset
 from isvi.diagnosis import Diagnosis
 from isvi.estimators import Estimator, Reparameterization, ScoreFunction
@@ -105,6 +106,7 @@ __all__ = [
     "from_pymc",
     "from_stan",
     "interval",
+    "keep_compiled",
     "load",
     "natural_gradient",
     "ordered",

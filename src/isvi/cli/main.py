@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -13,7 +14,8 @@ from isvi.cli.fit import fit
 from isvi.cli.plain import num_answers, only_json, print_json, say
 from isvi.cli.report import report
 from isvi.cli.saved import diagnose, summary
-from isvi.core.errors import IsviError
+from isvi.core.errors import ConfigurationError, IsviError
+from isvi.core.programs import keep_compiled
 
 app = typer.Typer(
     name="isvi",
@@ -42,6 +44,8 @@ def _options(
     ] = False,
 ) -> None:
     """Options that belong to no command."""
+    with suppress(ConfigurationError):  # no folder to write to: then everything is compiled
+        keep_compiled()
 
 
 def main() -> None:
