@@ -20,8 +20,8 @@ from isvi.core.programs import keep_compiled
 app = typer.Typer(
     name="isvi",
     help="Variational inference that evaluates your model's gradient as rarely as possible.",
-    epilog="Begin with `isvi demo`, or `isvi fit model.py --data rows.parquet --out run/`. The docs: docs/command-line.md "
-    "and docs/start.md in the sources, or the site of `make docs`; in Python, help(isvi).",
+    epilog="Begin with `isvi demo`, or `isvi fit model.py --data rows.parquet --out run/`. The docs: docs/start.md and "
+    "docs/command-line.md in the sources, or the site of `make docs`; in Python, help(isvi).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
