@@ -26,7 +26,7 @@ def _pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    double = jax.config.read("jax_enable_x64")
+    double = bool(jax.config.jax_enable_x64)
     yield
     jax.config.update("jax_enable_x64", double)
     matplotlib.pyplot.close("all")
