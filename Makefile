@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python $(PIP)
 # Two cores; the tests of a file stay together, and share what they compiled.
 PYTEST := -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all test-doors lint format format-check types check benchmark reproduce clean help
+.PHONY: demo test test-all test-doors lint format format-check types check docs benchmark reproduce clean help
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1: /' | awk -F': ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ types: $(VENV)/.dev  ## Check the types.
 
 check: test test-doors lint format-check types  ## All of the above that a change must pass.
 
+docs: $(VENV)/.docs  ## Build the site, in site/index.html.
+	$(BIN)/sphinx-build -q -W --keep-going -j 2 -c docs -d site/.doctrees . site
+
 benchmark: $(VENV)/.benchmark  ## Compare with rivals, and measure what a reuse step costs, on this machine.
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python benchmarks/reuse_cost.py
@@ -54,7 +57,7 @@ reproduce: $(VENV)/.dev  ## Reproduce the paper's experiments.
 	$(BIN)/python -m reproduce
 
 clean:  ## Remove the virtual environments and what was written.
-	rm -rf $(VENV) $(DOORS) .pytest_cache demo-output
+	rm -rf $(VENV) $(DOORS) .pytest_cache demo-output site docs/reference
 
 # Installed once; again only when the requirements change.
 $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
@@ -64,6 +67,10 @@ $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
 	$(INSTALL) ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.created pyproject.toml constraints.txt
+	$(INSTALL) ".[docs]"
+	@touch $@
 
 $(VENV)/.benchmark: $(VENV)/.created pyproject.toml constraints.txt
 	$(INSTALL) ".[benchmark]"

@@ -64,6 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and sum(path.stat().st_size for path in folder.iterdir()) > MOST_BYTES:
         shutil.rmtree(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)  # for processes that tests start
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

@@ -17,11 +17,12 @@ BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)`
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 
 
-def run_blocks(path: Path):
-    """Yields (match, what it printed) for each Python block of a file."""
+def run_blocks(path: Path, text: str | None = None):
+    """Yields (match, what it printed) for each Python block of a file, or of the text given in its place."""
     names: dict = {"__name__": path.stem}
-    for block in BLOCK.finditer(path.read_text()):
-        line = path.read_text()[: block.start()].count("\n") + 2
+    text = path.read_text() if text is None else text
+    for block in BLOCK.finditer(text):
+        line = text[: block.start()].count("\n") + 2
         code = compile("\n" * (line - 1) + block["code"], str(path), "exec")
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, names)
@@ -40,12 +41,15 @@ def numbers(text: str) -> list[float]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_examples_run_and_print_what_is_written(path: Path) -> None:
     for block, printed in run_blocks(path):
-        if block["output"] is None:
-            continue
-        assert words(printed) == words(block["output"]), printed
-        for got, written in zip(numbers(printed), numbers(block["output"]), strict=True):
-            # Counts of steps and gradients depend on when a fit converges.
-            assert got == pytest.approx(written, rel=0.3 if written >= 100 else 0.05, abs=0.02), printed
+        if block["output"] is not None:
+            assert_printed(printed, block["output"])
+
+
+def assert_printed(printed: str, written: str) -> None:
+    assert words(printed) == words(written), printed
+    for got, expected in zip(numbers(printed), numbers(written), strict=True):
+        # Counts of steps and gradients depend on when a fit converges.
+        assert got == pytest.approx(expected, rel=0.3 if expected >= 100 else 0.05, abs=0.02), printed
 
 
 def update(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Diagnoses of approximations whose error is known: q stays where it started, and the posterior is a Gaussian."""
 
 import json
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -54,6 +55,19 @@ def test_too_narrow_is_mended_by_draws_from_beyond_its_edge():
     np.testing.assert_allclose(fit.resample(4000)["w"].std(axis=0), 1, rtol=error * np.sqrt(2))
     assert told.log_evidence == pytest.approx(0.0, abs=5 / np.sqrt(told.effective_draws))
     assert "FullRank" in told.advice[1]
+
+
+def test_too_few_draws_ask_for_more_and_then_it_is_good():
+    """The posterior itself, in 40 dimensions: with 100 draws one cannot be sure of every entry, with as many as the
+    advice names one can."""
+    fit = standard_normal(1.0, dim=40)
+    told = fit.diagnose(num_samples=100)
+    assert told.verdict == "poor"
+    assert "too few" in told.reasons[-1]
+    (advice,) = told.advice
+    needed = int(re.search(r"num_samples=([\d_]+)", advice)[1])
+    assert 100 < needed < 5000
+    assert fit.diagnose(num_samples=needed).good
 
 
 def test_where_no_draws_reach_it_is_poor_and_asks_for_a_fuller_family():

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -13,11 +14,14 @@ from isvi.cli.fit import fit
 from isvi.cli.plain import num_answers, only_json, print_json, say
 from isvi.cli.report import report
 from isvi.cli.saved import diagnose, summary
-from isvi.core.errors import IsviError
+from isvi.core.errors import ConfigurationError, IsviError
+from isvi.core.programs import keep_compiled
 
 app = typer.Typer(
     name="isvi",
     help="Variational inference that evaluates your model's gradient as rarely as possible.",
+    epilog="Begin with `isvi demo`, or `isvi fit model.py --data rows.parquet --out run/`. The docs: docs/start.md and "
+    "docs/command-line.md in the sources, or the site of `make docs`; in Python, help(isvi).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,6 +46,8 @@ def _options(
     ] = False,
 ) -> None:
     """Options that belong to no command."""
+    with suppress(ConfigurationError):  # no folder to write to: then everything is compiled
+        keep_compiled()
 
 
 def main() -> None:

@@ -174,7 +174,7 @@ class Batch:
     def scale(self) -> float:
         """What the mini-batch's log likelihood is multiplied with to stand for all rows: B, the number of
         mini-batches. An epoch visits each of them once, a shorter one as often as a full one, so that B (and
-        not N/|b|, which would count the rows of the shorter one more often) makes the mean over an epoch right.
+        not ``N/|b|``, which would count the rows of the shorter one more often) makes the mean over an epoch right.
         """
         return float(self.dataset.num_batches)
 

@@ -31,16 +31,16 @@ class Zarr(SlicedArrays):
         zarr = import_extra("zarr", "zarr", "isvi.data.Zarr")
         self._store, self._chosen = store, None if columns is None else dict(columns)
         opened = store
-        if not isinstance(store, (zarr.Group, zarr.Array)):
-            try:
+        try:
+            if not isinstance(store, (zarr.Group, zarr.Array)):
                 opened = zarr.open(store, mode="r")
-            except Exception as error:
-                raise DataError(f"{store} cannot be opened as a Zarr store: {type(error).__name__}: {error}") from error
+            arrays = {} if isinstance(opened, zarr.Array) else dict(opened.arrays())
+        except Exception as error:  # of its metadata, which may be anything
+            raise DataError(f"{store} cannot be opened as a Zarr store: {type(error).__name__}: {error}") from error
         if isinstance(opened, zarr.Array):
             require(columns is None, ConfigurationError, f"{store} holds one array, so that columns cannot be chosen.")
             super().__init__(Column(opened, f"{store}"), _rows_per_block([opened]), window_bytes)
             return
-        arrays = dict(opened.arrays())
         chosen = dict(columns) if columns is not None else {name: name for name in sorted(arrays)}
         for name, path in chosen.items():
             require(

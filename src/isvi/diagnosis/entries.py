@@ -95,7 +95,7 @@ def weigh_entries(draws: dict[str, np.ndarray], weighted: Importance) -> Entries
     noise = np.maximum(_length(mean_pull - own_mean_pull * in_posterior_sds), _length(sd_pull - own_sd_pull))
     resampled = np.maximum(_length(mean_pull), _length(sd_pull))
     k_hat = _k_hats(flat, posterior, weighted)
-    entries = Entries(names, error, ratio, k_hat, noise, resampled, _bearable(weighted, k_hat))
+    entries = Entries(names, error, ratio, k_hat, noise, resampled, bearable(weighted, k_hat))
     return entries if entries.precise else replace(entries, trusted=False)
 
 
@@ -135,7 +135,7 @@ def _k_hats(flat: np.ndarray, posterior: _Moments, weighted: Importance) -> PerE
     return k_hats
 
 
-def _bearable(weighted: Importance, k_hat: PerEntry) -> bool:
+def bearable(weighted: Importance, k_hat: PerEntry) -> bool:
     """Whether both the weights and the variances estimated with them have tails that this many draws can bear. The
     largest of several k-hats is allowed two thirds of their noise."""
     only_own = weighted.candidates.own == weighted.num_draws

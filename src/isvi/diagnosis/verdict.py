@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from isvi.diagnosis.entries import MEAN_OFF, SD_OFF, Entries
+from isvi.diagnosis.entries import MEAN_OFF, SD_OFF, Entries, bearable
 from isvi.diagnosis.stationarity import Slope, Trend
 from isvi.families.approximation import Approximation
 from isvi.results.importance import Importance
@@ -156,19 +156,31 @@ def _off(entries: Entries) -> str | None:
 
 def _if_poor(evidence: Evidence) -> list[str]:
     approximation = evidence.approximation
-    advice = _fuller(approximation)
+    more_draws = _more_draws(evidence)
+    advice = [more_draws] if more_draws else _fuller(approximation)
     if not advice:
         advice.append(
             "MCMC, with chains started at fit.sample(4), as fit.resample() is not to be relied on here; or the model "
             "in other parameters (non-centred, on a log scale), in which the posterior is closer to a Gaussian"
         )
-    if approximation.dim >= MANY_ENTRIES:
+    if approximation.dim >= MANY_ENTRIES and not more_draws:
         advice.append(
             f"in {approximation.dim:,} dimensions k-hat is strict: small errors of many entries add up in the joint "
             "density, so single means and sds may be right all the same. Check those that matter against MCMC, or "
             "against a fuller family"
         )
     return advice
+
+
+def _more_draws(evidence: Evidence) -> str | None:
+    """Where nothing speaks against q but that there were too few draws to be sure: how many to take."""
+    entries, weighted = evidence.entries, evidence.weighted
+    known = np.isfinite(entries.resampled_noise).all()
+    if entries.precise or not known or not bearable(weighted, entries.k_hat):
+        return None
+    short = float(entries.resampled_noise.max() / entries.largest_noise)  # falls with the root of the draws
+    needed = _round_up(int(np.ceil(1.5 * weighted.num_draws * short**2)))
+    return f"more draws: fit.diagnose(num_samples={needed:_}), a pass over the data each"
 
 
 def _fuller(approximation: Approximation) -> list[str]:

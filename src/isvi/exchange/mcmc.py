@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from arviz_stats.base import array_stats
 from jaxtyping import Array, Bool, Float, Int
 
 from isvi.core.errors import ConfigurationError, require
@@ -177,6 +176,8 @@ def _tree(fit: "Fit", space: Unconstrained, run: Chains, warmup: int) -> "DataTr
 def _judged(fit: "Fit", posterior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """R-hat and effective sample sizes; and how far q was off: the error of its mean in the posterior's sds, and the
     posterior's sd over q's."""
+    from arviz_stats.base import array_stats  # imported late: see isvi.results.smoothing
+
     means, sds = fit.mean(), fit.sd()
     judged = {}
     for name, values in posterior.items():

@@ -8,6 +8,7 @@ all the same, because it had to go back, the rest is dropped and begun again.
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import jax
@@ -50,14 +51,16 @@ class Ahead:
         self._params: Params = None
 
         @jax.jit
-        def plan(state: State, schedule: Schedule) -> tuple[Array, Array, Int[Array, " records"]]:
+        def plan(
+            step_key: PRNGKeyArray, state: State, schedule: Schedule
+        ) -> tuple[Array, Array, Int[Array, " records"]]:
             """How many records to begin, and their keys and mini-batches, if every step makes one."""
             following = jnp.arange(MOST_BEGUN)
             keys = jax.vmap(lambda step: jax.random.fold_in(jax.random.fold_in(step_key, step), 1))
             indices = schedule.order[(schedule.visited + following) % schedule.order.shape[0]]
             return jnp.asarray(method.ahead(state)), keys(state.steps + following), indices
 
-        self._plan = plan
+        self._plan = partial(plan, step_key)
 
     def take(self, state: State, schedule: Schedule) -> Record:
         """The record for the next step."""

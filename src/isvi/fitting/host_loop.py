@@ -48,7 +48,7 @@ class HostRun:
         finite: Array | np.ndarray = YES
         fresh = NO
         while True:
-            loop, (wanted, key, index) = self._proceed(loop, record, finite, fresh, until)
+            loop, (wanted, key, index) = self._proceed(self._step_key, loop, record, finite, fresh, until)
             self.last = loop
             if not wanted or (dataset is not None and not dataset.holds(index)):
                 return loop
@@ -83,11 +83,11 @@ class HostRun:
         self._proceed = jax.jit(self._steps, compiler_options=compiler_options)
         if self._outline is not None:
             loop, self._outline = _strongly_typed(self._outline), None
-            jax.block_until_ready(self._proceed(loop, loop.state.memory.newest, YES, NO, jnp.int32(0)))
+            jax.block_until_ready(self._proceed(self._step_key, loop, loop.state.memory.newest, YES, NO, jnp.int32(0)))
         return self
 
     def _steps(
-        self, loop: LoopState, record: Record, finite: Array, fresh: Array, until: Array
+        self, key: PRNGKeyArray, loop: LoopState, record: Record, finite: Array, fresh: Array, until: Array
     ) -> tuple[LoopState, Request]:
         """A step with the record, if it is fresh; then steps that reuse it, until another is wanted or the budget
         is used. One loop for both, since a record once taken in is the newest."""
@@ -96,7 +96,7 @@ class HostRun:
             return (loop.state.gradients < until) & jnp.logical_not(ended(self._method, loop))
 
         def step_key(loop: LoopState) -> PRNGKeyArray:
-            return jax.random.fold_in(self._step_key, loop.state.steps)
+            return jax.random.fold_in(key, loop.state.steps)
 
         def wanted(loop: LoopState) -> Array:
             return jnp.asarray(self._method.wants_record(step_key(loop), loop.state))

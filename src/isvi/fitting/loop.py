@@ -1,7 +1,8 @@
 """The compiled loop: many steps in one call, the host spoken to once in between."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,32 +85,50 @@ def ended(method: Method, loop: LoopState) -> Bool[Array, ""]:
     return jnp.any(jnp.stack(ending(method, loop)))
 
 
-def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
+class Run:
+    """A program with a key. The key is an argument of the program, so that the program is the same for every seed, and
+    JAX finds it among those that it has kept."""
+
+    def __init__(self, program: Any, step_key: PRNGKeyArray) -> None:
+        self.program = program
+        self._step_key = step_key
+
+    def __call__(self, loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
+        return self.program(self._step_key, loop, dataset, until)
+
+    def lower(self, loop: LoopState, dataset: Dataset, until: Array) -> "Run":
+        return Run(self.program.lower(self._step_key, loop, dataset, until), self._step_key)
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> "Run":
+        return Run(self.program.compile(compiler_options), self._step_key)
+
+
+def make_run(method: Method, key: PRNGKeyArray) -> Run:
     """``run(loop, dataset, until)``: take steps until that many model gradients were evaluated in all, or the next
     mini-batch is not in memory.
 
     Every random number is a function of (key, step): how often the host interrupts the loop
     does not change what is computed.
     """
-    step_key, _ = run_keys(key)
 
     def going_on(until: Array, dataset: Dataset, loop: LoopState) -> Array:
         held = dataset.holds(loop.schedule.next_index)
         return (loop.state.gradients < until) & jnp.logical_not(ended(method, loop)) & held
 
-    def one_step(dataset: Dataset, loop: LoopState) -> LoopState:
+    def one_step(step_key: PRNGKeyArray, dataset: Dataset, loop: LoopState) -> LoopState:
         key = jax.random.fold_in(step_key, loop.state.steps)
         state, info = method.step(key, loop.state, dataset.batch(loop.schedule.next_index))
         tally = loop.tally.add(info, loop.schedule.next_index)
         return LoopState(state, loop.schedule.advance(info.fresh), tally)
 
     @jax.jit
-    def run(loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
+    def run(step_key: PRNGKeyArray, loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
         return jax.lax.while_loop(
-            lambda loop: going_on(until, dataset, loop), lambda loop: one_step(dataset, loop), loop
+            lambda loop: going_on(until, dataset, loop), lambda loop: one_step(step_key, dataset, loop), loop
         )
 
-    return run
+    step_key, _ = run_keys(key)
+    return Run(run, step_key)
 
 
 def make_start(method: Method, dataset: Data, key: PRNGKeyArray) -> Callable[[Params], LoopState]:
@@ -117,12 +136,12 @@ def make_start(method: Method, dataset: Data, key: PRNGKeyArray) -> Callable[[Pa
     seconds."""
 
     @compiled_once
-    def start(params: Params) -> LoopState:
+    def start(key: PRNGKeyArray, params: Params) -> LoopState:
         _, schedule_key = run_keys(key)
         schedule = Schedule.start(schedule_key, dataset.num_batches, dataset.windows)
         return LoopState(method.init(params), schedule, Tally.empty(dataset.num_batches))
 
-    return start
+    return partial(start, key)
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:

@@ -64,8 +64,10 @@ class Starts:
         """The given start, and others around it."""
         location, factor = approximation.location(start), approximation.factor(start)
         moves = np.random.default_rng(seed).uniform(-REACH, REACH, (number - 1, approximation.dim))
-        moved = compiled_once(lambda move: approximation.with_factor(location + move, factor))
-        return cls(approximation, [start, *(moved(np.asarray(move, location.dtype)) for move in moves)])
+        moved = compiled_once(approximation.with_factor)
+        return cls(
+            approximation, [start, *(moved(location + np.asarray(move, location.dtype), factor) for move in moves)]
+        )
 
     def choose(
         self, begin: Callable[[Params], LoopState], advance: Callable[[LoopState, int], LoopState], num_samples: int

@@ -4,7 +4,6 @@ Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampl
 """
 
 import numpy as np
-from arviz_stats.base import array_stats
 
 from isvi.results.evaluation import Float64
 
@@ -34,6 +33,8 @@ def k_noise(num_draws: int) -> float:
 
 def smooth(ratios: Float64, rounding: float = 0.0) -> tuple[Float64, float]:
     """Normalised log weights with a smoothed tail, and k-hat."""
+    from arviz_stats.base import array_stats  # takes as long to import as JAX, and a fit does not need it
+
     positive = np.isfinite(ratios)
     if not positive.any():
         return np.full_like(ratios, -np.log(len(ratios))), float("inf")

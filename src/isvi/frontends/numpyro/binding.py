@@ -31,7 +31,7 @@ def from_numpyro(
     Args:
         model: the model function. :func:`isvi.fit` calls it with the rows of a mini-batch: the columns of a dict
             (or DataFrame) as keyword arguments, a tuple's arrays as further positional ones.
-        *args, **kwargs: arguments that are not per row and are always passed, such as the number of groups. If
+        args, kwargs: arguments that are not per row and are always passed, such as the number of groups. If
             *all* arguments are given here, fit without data: every evaluation uses all rows, except in a plate
             with ``subsample_size``, whose rows become the mini-batches.
         local: the plate whose latents belong to one group each, and are integrated out (``docs/local.md``).

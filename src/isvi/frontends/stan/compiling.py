@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from isvi.core.errors import ConfigurationError, ModelError, require
+from isvi.core.programs import cache_folder
 
 SHIM = Path(__file__).with_name("stan_shim.cpp")
 FLAGS = [
@@ -24,12 +25,6 @@ FLAGS = [
 LIBRARIES = ["-lsundials_cvodes", "-lsundials_idas", "-lsundials_kinsol", "-lsundials_nvecserial", "-ltbb"]
 
 
-def cache_folder() -> Path:
-    """Where compiled programs are kept: ``$ISVI_CACHE``, or the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("ISVI_CACHE") or Path(base) / "isvi") / "stan"
-
-
 def compile_program(code: str) -> Path:
     """The shared library of a program, compiled now or before. Compiling takes half a minute."""
     found = find_spec("httpstan")
@@ -37,7 +32,7 @@ def compile_program(code: str) -> Path:
     assert found.origin is not None
     package = Path(found.origin).parent
     key = sha256("\n".join([code, SHIM.read_text(), version("httpstan"), str(package), *FLAGS]).encode()).hexdigest()
-    library = cache_folder() / f"{key[:24]}.so"
+    library = cache_folder("stan") / f"{key[:24]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
