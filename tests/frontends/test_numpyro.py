@@ -309,6 +309,21 @@ def test_verdicts_are_about_what_the_user_wrote() -> None:
     assert fit.diagnose(100).entries.names == ["top", "below"]
 
 
+def test_predictors_on_raw_scales_may_overflow_on_the_way() -> None:
+    x = 1e4 * np.random.default_rng(0).normal(size=200)
+
+    def model(x: Any, y: Any) -> None:
+        slope = numpyro.sample("slope", dist.Normal(0, 1e-3))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("y", dist.Gamma(2.0, 2.0 * jnp.exp(-slope * x)), obs=y)
+
+    y = np.random.default_rng(1).gamma(2.0, 0.5 * np.exp(3e-5 * x))
+    fit = isvi.fit(isvi.from_numpyro(model), {"x": x, "y": y}, progress=False)
+    assert fit.status.kind == "converged"
+    # The information is 2 x'x: an sd of 5e-6; a false failure is beyond five of them.
+    assert fit.mean()["slope"] == pytest.approx(3e-5, abs=2.5e-5)
+
+
 def test_other_models_take_values_only() -> None:
     plain = isvi.Model({"a": isvi.real()}, lambda z: -0.5 * z["a"] ** 2)
     with pytest.raises(isvi.ConfigurationError, match="initial must be a dict"):
