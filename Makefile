@@ -7,7 +7,6 @@ PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 INSTALL := $(BIN)/python $(PIP)
 # Two cores; the tests of a file stay together, and share what they compiled.
 PYTEST := -m pytest -n 2 --dist loadfile
-LANGUAGES := $(addprefix tests/frontends/test_,pymc.py pymc_special.py stan.py doors.py docs.py)
 
 .PHONY: demo test test-all test-languages test-doors lint format format-check types check benchmark reproduce clean help
 
@@ -24,7 +23,7 @@ test-all: $(VENV)/.dev  ## Run the tests, the long ones too.
 	$(BIN)/python $(PYTEST) -m "slow or not slow"
 
 test-languages: $(DOORS)/.doors  ## Run the tests that need PyMC or Stan, in an environment that has them.
-	ISVI_CACHE=$(CURDIR)/$(DOORS)/cache $(DOORS)/bin/python $(PYTEST) --no-skips $(LANGUAGES)
+	ISVI_CACHE=$(CURDIR)/$(DOORS)/cache $(DOORS)/bin/python $(PYTEST) --no-skips tests/frontends -k "pymc or stan"
 
 # PyTorch's door is left out: of a package of gigabytes, one test would use the automatic derivative of a square.
 test-doors: $(DOORS)/.doors  ## Run the tests that need PyMC, Stan or Ray, in an environment that has them.
