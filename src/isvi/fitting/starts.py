@@ -33,7 +33,8 @@ class Rung(NamedTuple):
     keep: int
 
 
-RUNGS = (Rung(records=16, keep=3), Rung(records=32, keep=1))
+RUNGS = (Rung(records=16, keep=5), Rung(records=32, keep=1))
+"""After so few records the best are often those that are fast, into a mode that is worth nothing; so most go on."""
 CURVED = 2
 """Of the first ten records, so many that curve upwards call for more starts: on regressions none does, rarely one."""
 JUDGED = 6
