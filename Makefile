@@ -8,10 +8,10 @@ INSTALL := $(BIN)/python $(PIP)
 # Two cores; the tests of a file stay together, and share what they compiled.
 PYTEST := -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all test-doors lint format format-check types check docs benchmark reproduce clean help
+.PHONY: demo test test-all test-languages test-doors lint format format-check types check docs benchmark reproduce clean help
 
 help:  ## Show this list.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1: /' | awk -F': ' '{printf "make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1: /' | awk -F': ' '{printf "make %-15s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.demo  ## Fit a regression to 327,000 flights and show what came out.
 	$(BIN)/isvi demo
@@ -21,6 +21,9 @@ test: $(VENV)/.dev  ## Run the tests, on two cores.
 
 test-all: $(VENV)/.dev  ## Run the tests, the long ones too.
 	$(BIN)/python $(PYTEST) -m "slow or not slow"
+
+test-languages: $(DOORS)/.doors  ## Run the tests that need PyMC or Stan, in an environment that has them.
+	ISVI_CACHE=$(CURDIR)/$(DOORS)/cache $(DOORS)/bin/python $(PYTEST) --no-skips tests/frontends -k "pymc or stan"
 
 # PyTorch's door is left out: of a package of gigabytes, one test would use the automatic derivative of a square.
 test-doors: $(DOORS)/.doors  ## Run the tests that need PyMC, Stan or Ray, in an environment that has them.

@@ -61,6 +61,14 @@ def test_a_small_model_is_measured(tmp_path: Path) -> None:
     assert "| baseball_pooled | 1 | 0 |" in report.markdown([again])
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_start_that_is_slow_at_first_may_lead_to_the_best_mode(seed: int) -> None:
+    """A mixture of three: after 16 records four of eight starts are ahead of the one that ends 30 nats above them."""
+    result = run_isvi(CASES["mixture"], read("mixture"), seed)
+    assert result.status == "converged"
+    assert result.errors.right
+
+
 def test_what_is_refused_is_told() -> None:
     result = run_isvi(CASES["autoencoder"], None, seed=0)
     assert not result.accepted

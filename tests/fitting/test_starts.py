@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 
 import isvi
@@ -44,6 +45,26 @@ def test_a_start_where_the_model_is_not_finite_is_left_behind():
     fit = isvi.fit(model, seed=0, progress=False)
     assert any(np.isnan(attempt.elbo) for attempt in fit.starts)
     assert fit.status.kind == "converged"
+
+
+def mixture(z, rows):
+    parts = norm.logpdf(rows["y"][:, None], z["centres"], z["scales"])
+    return logsumexp(jnp.log(z["shares"]) + parts, axis=1).sum()
+
+
+def test_mini_batches_of_a_mixture_call_for_more_starts():
+    random = np.random.default_rng(0)
+    centres = np.array([-4.0, 0.0, 5.0])
+    rows = {"y": centres[random.integers(0, 3, 20_000)] + random.normal(size=20_000)}
+    model = isvi.Model(
+        {"shares": isvi.simplex(3), "centres": isvi.real(3), "scales": isvi.positive(3)},
+        lambda z: jnp.log(z["shares"]).sum() + norm.logpdf(z["centres"], 0, 10).sum() + norm.logpdf(z["scales"]).sum(),
+        mixture,
+    )
+    fit = isvi.fit(model, rows, seed=0, progress=False)
+    assert fit.dataset.num_batches == 20
+    assert len(fit.starts) == 8
+    assert np.sort(fit.mean()["centres"]) == pytest.approx(centres, abs=0.1)
 
 
 def test_few_rows_and_small_budgets_decide():

@@ -64,6 +64,16 @@ def test_elbo_is_evaluated_in_double_precision() -> None:
     assert fit.elbo().value - 1e9 == pytest.approx(0.5 * np.log(2 * np.pi), abs=0.1)
 
 
+def test_what_single_precision_cannot_hold_is_not_finite() -> None:
+    """And no warning of NumPy's, which would be an error here."""
+    model, _, _ = bind(isvi.from_gradient(lambda z: (-1e50 * float(z @ z), -2e50 * z), 2), None, None)
+    target = make_target(model, approximate(isvi.MeanField(), model.latents).coordinates)
+    draws, batch = jnp.ones((1, 2), jnp.float32), Dataset.from_arrays(None).batch(0)
+    values, gradients = target.values_and_gradients(draws, batch)
+    assert np.isneginf(values).all()
+    assert np.isneginf(gradients).all()
+
+
 def test_vectorized_is_the_same() -> None:
     def one(z: np.ndarray) -> tuple[Any, Any]:
         return -np.sum(np.cosh(z)), -np.sinh(z)

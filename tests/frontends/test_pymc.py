@@ -186,3 +186,46 @@ def test_series_are_noticed(dependent: bool) -> None:
             pm.Normal("series", slope, 1.0, observed=y)
     fit = isvi.fit(isvi.from_pymc(model), batch_size=50, budget=4, progress=False)
     assert fit.dataset.num_batches == (1 if dependent else 6)
+
+
+@pytest.mark.parametrize(("bounded", "far"), [(pm.Censored, 20.0), (pm.Truncated, 5.0)])
+def test_censored_and_truncated_normals(bounded: Any, far: float) -> None:
+    """The same density and gradient as PyMC's, near and in the tails: beyond, a truncation on both sides has none."""
+    y = np.clip(np.linspace(-2, 3, 12), -1, 2)
+    with pm.Model() as model:
+        centre, scale = pm.Normal("centre", 0, 5), pm.HalfNormal("scale", 5)
+        bounded("y", pm.Normal.dist(centre, scale), lower=-1, upper=2, observed=y)
+    log_density = isvi.from_pymc(model).bind().model.log_prior
+    theirs, slopes = model.compile_logp(jacobian=False), model.compile_dlogp(jacobian=False)
+    for at in (0.3, -far, far):
+        point = {"centre": np.array(at), "scale_log__": np.log(1.5)}
+        values = {"centre": jnp.float32(at), "scale": jnp.float32(1.5)}
+        value, gradient = jax.value_and_grad(log_density)(values)
+        assert value == pytest.approx(float(theirs(point)), rel=1e-5)
+        expected = slopes(point)  # with respect to log(scale)
+        assert gradient["centre"] == pytest.approx(expected[0], rel=1e-3)
+        assert gradient["scale"] * 1.5 == pytest.approx(expected[1], rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:Scan return signature:DeprecationWarning")
+def test_what_jax_cannot_differentiate_is_said() -> None:
+    with pm.Model() as model:
+        mean, size = pm.HalfNormal("mean", 5), pm.HalfNormal("size", 5)
+        pm.Truncated("y", pm.NegativeBinomial.dist(mu=mean, alpha=size), lower=1, observed=np.arange(1, 9))
+    with pytest.raises(isvi.ModelError, match=r"cannot differentiate(?s:.*)Betainc(?s:.*)isvi.from_gradient"):
+        isvi.fit(isvi.from_pymc(model), budget=4, progress=False)
+
+
+def test_probits_have_a_gradient_everywhere() -> None:
+    """log(erfc(x)) next to 0, and on either side as far as single precision holds a probability."""
+    x = np.array([1e-9, -1e-9, 0.3, -8.0, 8.0, 0.0])
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 5)
+        pm.Potential("probit", pm.math.log(pm.math.invprobit(slope * x)).sum())
+        pm.SkewNormal("y", alpha=slope, mu=0, sigma=1, observed=x)
+    log_density = isvi.from_pymc(model).bind().model.log_prior
+    theirs, slopes = model.compile_logp(), model.compile_dlogp()
+    for at in (0.0, 1e-3, 0.7, -0.9):
+        value, gradient = jax.value_and_grad(log_density)({"slope": jnp.float32(at)})
+        assert value == pytest.approx(float(theirs({"slope": at})), rel=1e-5)
+        assert gradient["slope"] == pytest.approx(slopes({"slope": at})[0], rel=1e-3)

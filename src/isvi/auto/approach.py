@@ -43,11 +43,14 @@ class Approach(NamedTuple):
     radius: Float[Array, " dim"]
     last_step: Float[Array, " dim"]
     agreement: Float[Array, ""]
+    upward: Int[Array, ""]
+    """Records along whose pairs the log joint curves upwards: between modes it does, where it is concave it never
+    does, whatever the mini-batch."""
 
     @classmethod
     def start(cls, dim: int, dtype: jnp.dtype) -> "Approach":
         zeros, ones = jnp.zeros(dim, dtype), jnp.ones(dim, dtype)
-        return cls(jnp.int32(0), zeros, zeros, zeros, ones, ones, zeros, jnp.ones((), dtype))
+        return cls(jnp.int32(0), zeros, zeros, zeros, ones, ones, zeros, jnp.ones((), dtype), jnp.int32(0))
 
     @property
     def over(self) -> Bool[Array, ""]:
@@ -66,6 +69,7 @@ def approach(
     looking = state.records < RECORDS_TO_LOOK
     looked, moved = _look(state, gradient, slope, scale, record.share), _move(state, gradient, slope)
     state = jax.tree.map(lambda one, other: jnp.where(looking, one, other), looked, moved)
+    state = state._replace(upward=state.upward + (jnp.sum(slope * scale**2) < 0))
     return state, location + jnp.where(looking, 0, state.last_step)
 
 

@@ -91,8 +91,9 @@ def fit(
         initial_scale: standard deviation at the start, in the coordinates of the approximation: by default 0.1, or
             0.001 for ``Auto``, which finds the right one itself.
         starts: how many points to start from: a few records are spent at each, more at the best of them, and the rest
-            at one. By default 8 where all data is one mini-batch and no initial values are given, and else 1; they lie
-            within 2 of the first, in unconstrained entries.
+            at one. They lie within 2 of the first, in unconstrained entries. By default 8 where all data is one
+            mini-batch and no initial values are given; with several mini-batches the other 7 only if the log joint
+            curves upwards where the first one begins, as between modes. ``fit.starts`` has them.
         seed: everything random follows from it: the same seed gives the same bits.
         independent_rows: whether the log likelihood is a sum over the rows, so that they can be cut into mini-batches.
             Found out by default, on the first rows; where they depend on each other, as in a time series, all are used
@@ -120,8 +121,7 @@ def fit(
     making = Making(chosen_workers(workers), model, data)
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed, independent_rows)
     setup = prepare(model, data, options, optimizer, num_samples, initial)
-    start = setup.start(initial)
-    setup.check_start(start)
+    start = setup.checked_start(initial)
     report = reporters(progress, setup.budget, callbacks)
     if checkpoint is None:
         result = _finished(setup, run(setup, begin(setup, start), report, making), report)

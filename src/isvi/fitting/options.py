@@ -96,14 +96,14 @@ def choose_starts(
     dataset: Data,
     budget: int,
     num_samples: int,
-) -> int:
+) -> int | None:
     """Several where all data is one mini-batch, as far as the budget goes: records cost little there, and what little
-    data says is more often said of several places."""
+    data says is more often said of several places. Otherwise None: more than one where they turn out to be needed."""
     able = isinstance(algorithm, Auto) and approximation.gaussian
     if starts is None:
-        wanted = STARTS if able and dataset.num_batches == 1 else 1
-        affordable = (one for one in range(wanted, 1, -1) if SHARE * records_needed(one) * num_samples <= budget)
-        return next(affordable, 1)
+        if not able or dataset.num_batches > 1:
+            return None if able and _affordable(STARTS, budget, num_samples) else 1
+        return next((one for one in range(STARTS, 1, -1) if _affordable(one, budget, num_samples)), 1)
     require(
         isinstance(starts, (int, np.integer)) and starts >= 1,
         ConfigurationError,
@@ -115,6 +115,10 @@ def choose_starts(
         "Several starts are for Auto and Gaussian families; leave starts out, or fit with several seeds yourself.",
     )
     return int(starts)
+
+
+def _affordable(starts: int, budget: int, num_samples: int) -> bool:
+    return SHARE * records_needed(starts) * num_samples <= budget
 
 
 def choose_budget(budget: int | None, dataset: Data, estimator: EstimatorOptions) -> int:

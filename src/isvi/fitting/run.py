@@ -84,7 +84,7 @@ def run(
             if outcome.gave_up:
                 outcome = _fall_back(setup, outcome)
         if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
-            outcome = drive(setup.fallback(outcome.fell_back_at), outcome)
+            outcome = drive(setup.fallback(outcome.fell_back_at, bool(outcome.starts)), outcome)
             outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
@@ -95,7 +95,7 @@ def run(
 def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopState, Params]:
     """What the state in a checkpoint of this run looks like, given its notes."""
     fell_back_at = notes["fell_back_at"]
-    method = setup.method() if fell_back_at is None else setup.fallback(fell_back_at)
+    method = setup.method() if fell_back_at is None else setup.fallback(fell_back_at, bool(notes["starts"]))
     return make_start(method, setup.dataset, setup.run_key)(start), start
 
 
@@ -105,7 +105,7 @@ def _fall_back(setup: Setup, outcome: Outcome) -> Outcome:
     ``Auto`` had reached is kept, as the start, in case that Adam ends in a worse place."""
     spent = outcome.loop.state
     log.info(HANDED_OVER.format(gradients=int(spent.gradients)))
-    method = setup.fallback(int(spent.gradients))
+    method = setup.fallback(int(spent.gradients), bool(outcome.starts))
     loop = make_start(method, setup.dataset, setup.run_key)(
         setup.start_over(spent.params if outcome.starts else outcome.start)
     )

@@ -15,6 +15,7 @@ from isvi.auto import Auto
 from isvi.auto.dense import Dense, closest
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
+from isvi.core.errors import ModelError
 from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
 from isvi.families import Approximation, approximate
@@ -24,6 +25,7 @@ from isvi.fitting.options import (
     ADAM_SCALE,
     FALLBACK_RATE,
     FALLBACK_RATE_FROM_THE_BEST,
+    STARTS,
     Options,
     choose_budget,
     choose_family,
@@ -41,6 +43,9 @@ from isvi.model.cutting import cut
 from isvi.model.grouping import Groups
 from isvi.model.model import Model
 from isvi.model.target import Target
+
+CLOSER = 1e-4
+"""How much closer to the image of 0 a fit starts, where the model is not finite next to it."""
 
 
 @dataclass(frozen=True)
@@ -133,25 +138,49 @@ class Setup:
             return None
         return self.target.log_prior
 
-    def fallback(self, spent: int) -> Method:
-        """Plain Adam, for what is left of the budget: where ``Auto`` had to take its steps back again and again."""
+    def fallback(self, spent: int, several: bool) -> Method:
+        """Plain Adam, for what is left of the budget: where ``Auto`` had to take its steps back again and again;
+        ``several`` if there were several starts."""
         estimator, algorithm = Reparameterization(), SGD()
-        rate = FALLBACK_RATE if self.options.starts == 1 else FALLBACK_RATE_FROM_THE_BEST
+        rate = FALLBACK_RATE_FROM_THE_BEST if several else FALLBACK_RATE
         optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, rate)
         return build(self.bound_estimator(of_fallback=True), algorithm, optimizer, self.dataset)
 
-    def start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
+    def checked_start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
+        """The start. If the model is not finite there and nothing was chosen, one that is closer to 0: next to
+        predictors that were not scaled, a hundredth is much."""
+        start = self.start(initial)
+        try:
+            self.check_start(start)
+        except ModelError:
+            if self.options.initial_scale is not None or given_values(self.model, initial):
+                raise
+            start = self.start(initial, CLOSER)
+            if not self._finite_at(start):
+                raise
+        return start
+
+    def _finite_at(self, start: Params) -> bool:
+        try:
+            self.check_start(start)
+        except ModelError:
+            return False
+        return True
+
+    def start(self, initial: Mapping[str, Any] | Callable | None = None, nearness: float = 1.0) -> Params:
         """Variational parameters around the initial values."""
         scale = choose_scale(self.options.initial_scale, self.algorithm)
-        params = start_params(self.keys[0], self.approximation, self.model, initial, scale)
+        params = start_params(self.keys[0], self.approximation, self.model, initial, scale, nearness)
         if self.on_full_rank is None:
             return params
         return self.drawn_from.with_factor(self.approximation.location(params), self.approximation.factor(params))
 
     def starts(self, start: Params) -> Starts | None:
-        """This start and others around it, if more than one was chosen."""
-        number = self.options.starts or 1
-        return Starts.around(self.drawn_from, start, number, self.options.seed) if number > 1 else None
+        """This start and others around it, if more than one was chosen, or may turn out to be needed."""
+        chosen, seed = self.options.starts, self.options.seed
+        if chosen == 1:
+            return None
+        return Starts.around(self.drawn_from, start, chosen or STARTS, seed, where_needed=chosen is None)
 
     def start_over(self, params: Params) -> Params:
         """The start of the fallback, around the mean of these parameters of the method's, and no wider than those."""

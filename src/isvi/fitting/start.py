@@ -22,8 +22,10 @@ def start_params(
     model: Model,
     initial: Mapping[str, Any] | Callable | None,
     initial_scale: float,
+    nearness: float = 1.0,
 ) -> Params:
-    """Variational parameters around the initial values."""
+    """Variational parameters around the initial values; latents without one are next to the image of 0, and with
+    ``nearness`` below 1 all draws come closer to it."""
     require(
         np.ndim(initial_scale) == 0 and np.isfinite(initial_scale) and initial_scale > 0,
         ConfigurationError,
@@ -35,7 +37,7 @@ def start_params(
     def located(key: PRNGKeyArray, given: dict[str, Array]) -> Array:
         keys = jax.random.split(key, len(model.latents))
         values = {
-            name: _initial_value(one_key, name, latent, given.get(name))
+            name: _initial_value(one_key, name, latent, given.get(name), nearness)
             for one_key, (name, latent) in zip(keys, model.latents.items(), strict=True)
         }
         return approximation.coordinates.encode(values)
@@ -51,7 +53,7 @@ def start_params(
         ConfigurationError,
         "initial values must lie strictly inside the latents' supports; these do not: " + ", ".join(sorted(outside)),
     )
-    return compiled_once(approximation.init)(location, np.full_like(location, initial_scale))
+    return compiled_once(approximation.init)(location, np.full_like(location, nearness * initial_scale))
 
 
 def given_values(model: Model, initial: Mapping[str, Any] | Callable | None) -> dict[str, np.ndarray]:
@@ -74,10 +76,10 @@ def given_values(model: Model, initial: Mapping[str, Any] | Callable | None) -> 
     return {name: np.asarray(value, jnp.result_type(float)) for name, value in given.items()}
 
 
-def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Array | None) -> Array:
+def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Array | None, nearness: float) -> Array:
     if given is None:
         # Not exactly 0: components of a mixture that start alike would stay alike.
-        return latent.transform(0.01 * jax.random.normal(key, latent.unconstrained_shape))
+        return latent.transform(0.01 * nearness * jax.random.normal(key, latent.unconstrained_shape))
     require(
         jnp.broadcast_shapes(given.shape, latent.shape) == latent.shape,
         ConfigurationError,

@@ -2,6 +2,9 @@
 
 A posterior may have a mode that is worth nothing and that every start near zero runs into; and from a bad place a good
 one may be out of reach. So a few records are spent in many places, more in the best of these, and the rest in one.
+
+Where mini-batches make records dear, most posteriors have one mode, and the others begin only if the first start met
+places in which the log joint curves upwards, as it does between modes.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +33,10 @@ class Rung(NamedTuple):
     keep: int
 
 
-RUNGS = (Rung(records=16, keep=3), Rung(records=32, keep=1))
+RUNGS = (Rung(records=16, keep=5), Rung(records=32, keep=1))
+"""After so few records the best are often those that are fast, into a mode that is worth nothing; so most go on."""
+CURVED = 2
+"""Of the first ten records, so many that curve upwards call for more starts: on regressions none does, rarely one."""
 JUDGED = 6
 """The last records of a rung tell the ELBO that was reached."""
 
@@ -58,16 +64,19 @@ class Starts:
 
     approximation: Approximation
     params: Sequence[Params]
+    where_needed: bool
+    """Whether all but the first wait for a sign that there are several modes."""
 
     @classmethod
-    def around(cls, approximation: Approximation, start: Params, number: int, seed: int) -> "Starts":
+    def around(
+        cls, approximation: Approximation, start: Params, number: int, seed: int, where_needed: bool = False
+    ) -> "Starts":
         """The given start, and others around it."""
         location, factor = approximation.location(start), approximation.factor(start)
         moves = np.random.default_rng(seed).uniform(-REACH, REACH, (number - 1, approximation.dim))
         moved = compiled_once(approximation.with_factor)
-        return cls(
-            approximation, [start, *(moved(location + np.asarray(move, location.dtype), factor) for move in moves)]
-        )
+        others = (moved(location + np.asarray(move, location.dtype), factor) for move in moves)
+        return cls(approximation, [start, *others], where_needed)
 
     def choose(
         self, begin: Callable[[Params], LoopState], advance: Callable[[LoopState, int], LoopState], num_samples: int
@@ -82,6 +91,11 @@ class Starts:
         left = [Candidate(number, begin(params), np.nan) for number, params in enumerate(self.params)]
         attempts: dict[int, Attempt] = {}
         records = 0
+        if self.where_needed:
+            first = advance(left[0].loop, (RUNGS[0].records - JUDGED) * num_samples)
+            if not _curved(first):
+                return 0, first, []
+            left[0] = left[0]._replace(loop=first)
         for rung in RUNGS:
             records += rung.records
             left = [_taken_on(one, advance, records * num_samples, JUDGED * num_samples) for one in left]
@@ -96,6 +110,11 @@ class Starts:
         state = candidate.loop.state
         location = np.asarray(self.approximation.location(state.params), float)
         return Attempt(candidate.elbo, tuple(location.tolist()), int(state.steps))
+
+
+def _curved(loop: LoopState) -> bool:
+    """Whether the log joint curved upwards often enough for there to be several modes."""
+    return int(loop.state.memory.store.progress.approach.upward) >= CURVED
 
 
 def _taken_on(

@@ -1,7 +1,7 @@
 """The model as the user writes it: in constrained space, with named latents."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxtyping import Array, PRNGKeyArray
@@ -36,6 +36,8 @@ class Model:
         report: ``report(draws) -> dict``: what the posterior shows for draws of the latents (with a leading
             axis), if that is more than the latents themselves: quantities computed from them, or their values
             in the space that the user of a front end thinks in.
+        shown_as: under which name of ``report`` to look for a latent that is a helper of the library's own: verdicts
+            are about what the user wrote.
         unreport: the way back, for initial values that the user gives in that space.
         predict: ``predict(draws, data, seed) -> dict`` of posterior predictive draws; ``data`` None means the
             rows that were fitted.
@@ -70,6 +72,7 @@ class Model:
     log_prior: LogPrior
     log_likelihood: LogLikelihood | None = None
     report: Report | None = None
+    shown_as: Mapping[str, str] = field(default_factory=dict)
     unreport: Unreport | None = None
     predict: Predict | None = None
     infer_discrete: Predict | None = None

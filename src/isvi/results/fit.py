@@ -353,7 +353,8 @@ class Fit:
     def _judged(self, draws: jax.Array) -> dict[str, np.ndarray]:
         """The latents as they are reported: without what is computed from them, such as deterministic sites."""
         reported, latents = self._constrained(draws), self._latents(draws)
-        return {name: np.asarray(reported.get(name, latents[name])) for name in latents}
+        names = {name: self.model.shown_as.get(name, name) for name in latents}
+        return {shown: np.asarray(reported.get(shown, latents[name])) for name, shown in names.items()}
 
     @own_settings()
     def _latents(self, draws: jax.Array) -> dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ from isvi.frontends.numpyro.dependence import depending_on_rows
 from isvi.frontends.numpyro.enumeration import discrete_draws, marginal_log_density
 from isvi.frontends.numpyro.labels import dims, groups
 from isvi.frontends.numpyro.rows import ArrayRows, NoRows, SourceRows
+from isvi.frontends.numpyro.sites import UNCONSTRAINED
 from isvi.frontends.numpyro.traced import TracedModel
 from isvi.model.model import Model
 
@@ -42,6 +43,7 @@ class ExportedModel:
             self.log_prior,
             None if isinstance(self.traced.rows, NoRows) else self.log_likelihood,
             report=self.report if self._reported else None,
+            shown_as={name + UNCONSTRAINED: name for name in self.traced.moving},
             predict=self.predict,
             infer_discrete=self.infer_discrete if self.traced.discrete_sites else None,
             initial=self.traced.initial,

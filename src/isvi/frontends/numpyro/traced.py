@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpyro
 from jaxtyping import Array
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -75,7 +76,9 @@ class TracedModel:
     @cached_property
     def moving(self) -> frozenset[str]:
         """Latent sites whose support depends on other latents."""
-        elsewhere = self.trace(self.template(), within(1))
+        # What counts is the supports: away from 0, predictors that were not scaled may overflow in a link.
+        with numpyro.validation_enabled(False):
+            elsewhere = self.trace(self.template(), within(1))
         return frozenset(
             name
             for name, site in self.sites.items()
@@ -117,18 +120,28 @@ class TracedModel:
         return name, Latent(tuple(shape), support, transform, flat_prior=True)
 
     def initial(self, given: Any) -> dict[str, Any]:
-        """Where to start: values by latent, or what one of NumPyro's strategies (``init_to_median()``) says."""
-        if not callable(given):
-            return dict(given or {})
-        # A trace with random draws: strategies that look at the prior ask the seed for keys.
-        sites = self.trace(self.template(), handlers.substitute(substitute_fn=given))
-        values = {name: sites[name]["value"] for name in self.latent_sites}
+        """Where to start: values by site, or what one of NumPyro's strategies (``init_to_median()``) says."""
+        if callable(given):
+            # A trace with random draws: strategies that look at the prior ask the seed for keys.
+            sites = self.trace(self.template(), handlers.substitute(substitute_fn=given))
+            return dict(self._started(name, sites[name]) for name in self.latent_sites)
+        named = dict(given or {})
+        moving = self.moving & named.keys()
+        if not moving:
+            return named
+        # The support of a moving one is known once the others have their values.
+        placed = {name: jnp.asarray(value) for name, value in named.items()}
+        sites = self.trace(self.template(), handlers.substitute(data=placed), within(0))
         return {
-            name + UNCONSTRAINED if name in self.moving else name: (
-                biject_to(sites[name]["fn"].support).inv(value) if name in self.moving else value
-            )
-            for name, value in values.items()
+            **dict(self._started(name, sites[name]) for name in moving),
+            **{name: value for name, value in named.items() if name not in moving},
         }
+
+    def _started(self, name: str, site: Site) -> tuple[str, Any]:
+        """The name of the latent that stands for a site, and its value."""
+        if name not in self.moving:
+            return name, site["value"]
+        return name + UNCONSTRAINED, biject_to(site["fn"].support).inv(site["value"])
 
     def places(self, values: dict[str, Array], jacobians: dict[str, Array]) -> list[Messenger]:
         """What puts the latents' values at their sites, and the Jacobians of moving supports into a dict."""

@@ -75,6 +75,7 @@ class Export:
             log_prior,
             log_likelihood if self.likelihood else None,
             report=posterior.report if posterior.reported else None,
+            shown_as={latent: name for name, latent in variables.names.items() if name in variables.moving},
             predict=posterior.predict,
             dims=posterior.dims,
             coords=posterior.coords,

@@ -7,7 +7,15 @@ from typing import Any
 import jax
 from jaxtyping import Array
 
-from isvi.core.errors import ModelError
+from isvi.core.errors import ModelError, require
+from isvi.frontends.pymc import special
+
+NO_GRADIENT = (
+    "JAX cannot differentiate what the PyMC model is computed with: {reason} (Cumulative probabilities of negative "
+    "binomials, Betas and Student's t, which pm.Truncated, pm.Censored and hurdle models ask for, are incomplete beta "
+    "functions.) Write that term in a closed form with pm.Potential or pm.CustomDist, or give the log density and its "
+    "gradient to isvi.from_gradient."
+)
 
 
 def ancestors(graph: Any) -> Any:
@@ -30,11 +38,12 @@ def jax_function(inputs: list[Any], outputs: list[Any]) -> Callable[..., tuple[A
         return lambda *values: ()
     precision = jax.config.read("jax_enable_x64")
     try:
-        from pymc.sampling.jax import get_jaxified_graph
+        import pymc.sampling.jax  # noqa: F401 - PyMC's own conversions
     finally:
         jax.config.update("jax_enable_x64", precision)
+    special.register()
     try:
-        function = get_jaxified_graph(inputs=inputs, outputs=outputs)
+        function = _converted(inputs, outputs)
     except NotImplementedError as error:
         raise ModelError(
             f"The PyMC model cannot be exported to JAX: {str(error).splitlines()[0]}. Register a conversion with "
@@ -45,6 +54,26 @@ def jax_function(inputs: list[Any], outputs: list[Any]) -> Callable[..., tuple[A
         with warnings.catch_warnings():
             # PyTensor asks for float64 throughout; in JAX's default precision float32 is what there is.
             warnings.filterwarnings("ignore", message="Explicitly requested dtype", category=UserWarning)
-            return tuple(function(*values))
+            try:
+                return tuple(function(*values))
+            except ValueError as error:
+                require("gradient" not in str(error), ModelError, NO_GRADIENT.format(reason=error))
+                raise
 
     return quiet
+
+
+def _converted(inputs: list[Any], outputs: list[Any]) -> Callable[..., Any]:
+    """As ``pymc.sampling.jax.get_jaxified_graph``, with error functions that JAX can differentiate."""
+    from pytensor.compile import mode
+    from pytensor.compile.sharedvalue import SharedVariable
+    from pytensor.graph.fg import FunctionGraph
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.tensor import constant
+
+    found = {node for graph in outputs for node in ancestors(graph) if isinstance(node, SharedVariable)}
+    fixed = {one: constant(one.get_value(borrow=True), name=one.name) for one in found if one not in inputs}
+    graph = FunctionGraph(inputs=inputs, outputs=replaced(outputs, fixed), clone=True)
+    mode.JAX.excluding(special.LEFT_OUT).optimizer.rewrite(graph)
+    special.rewrite_log_erfc(graph)
+    return jax_funcify(graph)

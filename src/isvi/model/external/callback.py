@@ -21,7 +21,8 @@ def called_back(external: External) -> Callable[[dict[str, Array], Any], Array]:
         def on_host(values: dict[str, Any], rows: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             one = {name: np.asarray(value)[None] for name, value in values.items()}
             number, gradients = external(one, numbers(rows))
-            return number[0].astype(dtype), {name: array[0].astype(dtype) for name, array in gradients.items()}
+            with np.errstate(over="ignore"):  # what the type cannot hold is not finite, which is dealt with
+                return number[0].astype(dtype), {name: array[0].astype(dtype) for name, array in gradients.items()}
 
         shapes = (
             jax.ShapeDtypeStruct((), dtype),

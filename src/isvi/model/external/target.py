@@ -89,7 +89,8 @@ class ExternalTarget(Target):
         if self._bare:
             flat = [pulls[entry.name].reshape(len(draws), -1) for entry in self.coordinates.entries]
             gradients = scale * np.concatenate(flat, axis=1)
-            return jnp.asarray(scale * likelihoods, draws.dtype), jnp.asarray(gradients, draws.dtype)
+            with np.errstate(over="ignore"):  # what single precision cannot hold is not finite, which is dealt with
+                return jnp.asarray(scale * likelihoods, draws.dtype), jnp.asarray(gradients, draws.dtype)
         with jax.enable_x64(True):
             return self._completed(draws, likelihoods, pulls, scale)
 
