@@ -13,12 +13,15 @@ from jaxtyping import Array, Bool, Float
 from isvi.core.coordinates import Coordinates, lay_out
 from isvi.core.latents import Latent
 from isvi.data.packs import Pack, each_row
+from isvi.model.local.everywhere import components, points_of
 from isvi.model.local.newton import Modes, find_modes
 from isvi.model.local.nodes import Nodes
 from isvi.model.local.small import log_determinant, solve_upper
 
 Density = Callable[..., Array]
 
+VALUES_AT_ONCE = 2**23
+"""Rows times nodes: 64 MB for each intermediate number of a row in double precision."""
 STEPS_COST = 10
 """Evaluations per dimension that Newton's steps are worth."""
 
@@ -77,6 +80,8 @@ class Marginal:
 
     def integrate(self, z: Mapping[str, Array], pack: Pack) -> Integrals:
         """The integrals of all groups, and what they were computed from."""
+        if self.rule.everywhere:
+            return self.everywhere(self.gaussians(z, pack), z, pack, self.rule.count)
         return self.around(self.modes(jax.lax.stop_gradient(dict(z)), pack), z, pack)
 
     def around(self, modes: Modes, z: Mapping[str, Array], pack: Pack) -> Integrals:
@@ -84,10 +89,24 @@ class Marginal:
         modes = jax.tree.map(jax.lax.stop_gradient, modes)
         points, log_weights = self.rule.at(pack.number, modes.location.dtype)
         nodes = jax.lax.stop_gradient(spread(modes, points))
-        values = jax.vmap(lambda at: self.log_joint(z, at, pack))(nodes) + log_weights
+        values = self._log_joints(z, nodes, pack) + log_weights
         log_integral = logsumexp(values, axis=0)
         log_determinants = log_determinant(modes.precision)
         return Integrals(log_integral - log_determinants, nodes, values - log_integral, modes.found)
+
+    def gaussians(self, z: Mapping[str, Array], pack: Pack) -> Modes:
+        """Where a group's mass may be; the first is around its mode as :meth:`modes` finds it."""
+        z = jax.lax.stop_gradient(dict(z))
+        dtype = jnp.result_type(float, *jax.tree.leaves(z))
+        shape = (pack.number.shape[0], self.coordinates.size)
+        return components(lambda at: self.log_joint(z, at, pack), lambda at: self.log_prior(z, at), shape, dtype)
+
+    def everywhere(self, gaussians: Modes, z: Mapping[str, Array], pack: Pack, count: int) -> Integrals:
+        """The integrals by ``count`` points of each Gaussian."""
+        points = jax.lax.stop_gradient(points_of(gaussians, pack.number, count))
+        values = self._log_joints(z, points.at, pack) - points.log_density
+        total = logsumexp(values, axis=0)
+        return Integrals(total - jnp.log(len(values)), points.at, values - total, gaussians.found[0])
 
     def modes(self, z: Mapping[str, Array], pack: Pack) -> Modes:
         """Of each group's latents given the global ones, and the curvature there."""
@@ -95,10 +114,20 @@ class Marginal:
         start = jnp.zeros((pack.number.shape[0], self.coordinates.size), dtype)
         return find_modes(lambda at: self.log_joint(z, at, pack), start)
 
+    def _log_joints(self, z: Mapping[str, Array], nodes: Float[Array, "nodes groups size"], pack: Pack) -> Array:
+        """At each node: all at once, or, for very long groups, some at a time, and once more for their gradients."""
+
+        def at_node(at: Array) -> Array:
+            return self.log_joint(z, at, pack)
+
+        bearable = VALUES_AT_ONCE // pack.there.size
+        if bearable >= len(nodes):
+            return jax.vmap(at_node)(nodes)
+        return jax.lax.map(jax.checkpoint(at_node), nodes, batch_size=max(1, bearable))
+
     def log_joint(self, z: Mapping[str, Array], at: Float[Array, "groups size"], pack: Pack) -> Float[Array, " groups"]:
         """``log p(x_j, u_j | z)`` of each group at its own point, with the Jacobians of the constraints."""
-        values, log_jacobian = jax.vmap(self.coordinates.decode)(at)
-        prior = jax.vmap(lambda u: self.log_local_prior({**z, **u}))(values)
+        values, _ = jax.vmap(self.coordinates.decode)(at)
         of_piece = values if pack.group is None else jax.tree.map(lambda a: a[pack.group], values)
 
         def piece(u: dict[str, Array], rows: Any, there: Array) -> Array:
@@ -107,7 +136,12 @@ class Marginal:
         likelihood = jax.vmap(piece)(of_piece, pack.rows, pack.there)
         if pack.group is not None:
             likelihood = jax.ops.segment_sum(likelihood, pack.group, at.shape[0])
-        return prior + log_jacobian + likelihood
+        return self.log_prior(z, at) + likelihood
+
+    def log_prior(self, z: Mapping[str, Array], at: Float[Array, "groups size"]) -> Float[Array, " groups"]:
+        """``log p(u_j | z)``, with the Jacobians of the constraints."""
+        values, log_jacobian = jax.vmap(self.coordinates.decode)(at)
+        return jax.vmap(lambda u: self.log_local_prior({**z, **u}))(values) + log_jacobian
 
 
 def as_pack(batch: Any) -> Pack:

@@ -36,6 +36,11 @@ class Modes(NamedTuple):
     precision: Float[Array, "groups size size"]
     found: Bool[Array, " groups"]
 
+    @property
+    def first(self) -> "Modes":
+        """Of several along a first axis."""
+        return Modes(self.location[0], self.precision[0], self.found[0])
+
 
 class _Search(NamedTuple):
     """Where each group's search stands: the best point so far, and the step from there that is tried next."""
