@@ -1,5 +1,5 @@
-"""Are the integrals over local latents right? Each is taken again, with more nodes and with points elsewhere, and the two
-are compared.
+"""Are the integrals over local latents right? Each is taken again, with more nodes and with points elsewhere, and
+compared.
 
 The importance weights of a diagnosis cannot tell: they use the integrals as they are. What counts is what their errors
 do to the global latents. With g the difference of the log likelihood's gradients, of many nodes and of few, and S the
@@ -87,9 +87,7 @@ def check_integrals(fit: "Fit", groups: int | None = None) -> Integrals | None:
     marginal = fit.model.log_likelihood
     if not isinstance(marginal, Marginal):
         return None
-    draws = compiled_once(fit.approximation.draw, static_argnums=2)(
-        jax.random.key(0), fit.params, DRAWS_FOR_COVARIANCE
-    )
+    draws = compiled_once(fit.approximation.draw, static_argnums=2)(jax.random.key(0), fit.params, DRAWS_FOR_COVARIANCE)
     if groups is None:
         with jax.enable_x64(True):
             location = jnp.asarray(fit.approximation.location(in_float64(fit.params)))

@@ -1,7 +1,7 @@
-"""Integrals over a group's latents wherever their mass is: at several modes, in heavy tails, far from where one started.
+"""Integrals over a group's latents wherever their mass is: at several modes, in heavy tails, far from the start.
 
 Nodes around one mode see what is near it. Here points are drawn from a mixture of Gaussians, narrow and wide ones: at
-each mode that Newton's method finds, from 0 and from places that the prior allows, and over the prior itself. Each
+each mode that Newton's method finds, from near 0 and from places that the prior allows, and over the prior itself. Each
 point is weighed by the whole mixture, so that no weight is large unless the mass is where none of the Gaussians is.
 It is rougher than quadrature, by some percent in a group. But these errors are random and average out over groups,
 while what nodes around one mode do not see is missing in all of them.
@@ -19,6 +19,8 @@ from isvi.model.local.newton import LogDensities, Modes, find_modes
 from isvi.model.local.nodes import MOST_AXES, SCALES, normal_points
 from isvi.model.local.small import log_determinant, solve_upper, times_upper
 
+START = 0.01
+"""Where Newton's method starts: near 0, not there, where a density that has two signs of a latent alike is level."""
 REACH = 2.0
 """Of the prior's sds: how far from its mode Newton's method starts."""
 
@@ -31,8 +33,9 @@ class Points(NamedTuple):
 
 
 def components(log_joint: LogDensities, log_prior: LogDensities, shape: tuple[int, int], dtype: np.dtype) -> Modes:
-    """The Gaussians, along a new first axis: around the mode that is reached from 0, around those reached from elsewhere,
-    and the prior's. One that was not found is the prior's again; of a prior without a mode, a standard one."""
+    """The Gaussians, along a new first axis: around the mode that is reached first, around those reached from
+    elsewhere, and the prior's. One that was not found is the prior's again; that of a prior without a mode, a standard
+    one."""
     groups, size = shape
     prior = find_modes(log_prior, jnp.zeros((1, size), dtype))
     standard = Modes(jnp.zeros((1, size), dtype), jnp.eye(size, dtype=dtype)[None], jnp.ones(1, bool))
@@ -40,7 +43,7 @@ def components(log_joint: LogDensities, log_prior: LogDensities, shape: tuple[in
     axes = np.eye(size)[:MOST_AXES]
     steps = REACH * jnp.asarray(np.concatenate([axes, -axes]), dtype)
     elsewhere = prior.location + solve_upper(jnp.broadcast_to(prior.precision, (len(steps), size, size)), steps)
-    starts = jnp.concatenate([jnp.zeros((1, size), dtype), elsewhere])
+    starts = jnp.concatenate([jnp.full((1, size), START, dtype), elsewhere])
     starts = jnp.broadcast_to(starts[:, None], (len(starts), groups, size))
     found = jax.vmap(lambda start: find_modes(log_joint, start))(starts)
     of_prior: Modes = jax.tree.map(lambda a: jnp.broadcast_to(a, (1, groups, *a.shape[1:])), prior)

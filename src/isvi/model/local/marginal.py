@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 from isvi.core.coordinates import Coordinates, lay_out
 from isvi.core.latents import Latent
 from isvi.data.packs import Pack, each_row
-from isvi.model.local.everywhere import components, points_of
+from isvi.model.local.everywhere import START, components, points_of
 from isvi.model.local.newton import Modes, find_modes
 from isvi.model.local.nodes import Nodes
 from isvi.model.local.small import log_determinant, solve_upper
@@ -106,12 +106,12 @@ class Marginal:
         points = jax.lax.stop_gradient(points_of(gaussians, pack.number, count))
         values = self._log_joints(z, points.at, pack) - points.log_density
         total = logsumexp(values, axis=0)
-        return Integrals(total - jnp.log(len(values)), points.at, values - total, gaussians.found[0])
+        return Integrals(total - jnp.log(len(values)), points.at, values - total, gaussians.found[:-1].any(axis=0))
 
     def modes(self, z: Mapping[str, Array], pack: Pack) -> Modes:
         """Of each group's latents given the global ones, and the curvature there."""
         dtype = jnp.result_type(float, *jax.tree.leaves(dict(z)))
-        start = jnp.zeros((pack.number.shape[0], self.coordinates.size), dtype)
+        start = jnp.full((pack.number.shape[0], self.coordinates.size), START, dtype)
         return find_modes(lambda at: self.log_joint(z, at, pack), start)
 
     def _log_joints(self, z: Mapping[str, Array], nodes: Float[Array, "nodes groups size"], pack: Pack) -> Array:

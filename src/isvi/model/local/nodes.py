@@ -59,11 +59,13 @@ class Nodes:
         count: nodes per dimension, or, beyond three dimensions, in all.
         everywhere: whether points are not only around one mode (:mod:`isvi.model.local.everywhere`); ``count`` is then
             how many there are of each Gaussian.
+        asked: whether the user said so: then there are no others.
     """
 
     size: int
     count: int
     everywhere: bool = False
+    asked: bool = False
 
     @classmethod
     def choose(cls, size: int, count: int | None, groups: int = 1) -> "Nodes":
@@ -81,10 +83,11 @@ class Nodes:
             ModelError,
             f"nodes must be a whole number, for {size} local entries of at least {least}; got {count!r}.",
         )
+        asked = count is not None
         if count is None:
             usual = NODES.get(size, (POINTS, POINTS, POINTS))
             count = usual[(groups > MANY) + (groups > VERY_MANY)]
-        return cls(size, int(count))
+        return cls(size, int(count), asked=asked)
 
     @property
     def products(self) -> bool:
@@ -105,6 +108,8 @@ class Nodes:
         """The rule to go on with where this one is not precise enough; None if there is no better one.
 
         ``elsewhere`` tells that there is mass which nodes around one mode do not reach."""
+        if self.asked:
+            return None
         if self.everywhere:
             return replace(self, count=4 * self.count) if self.count < MOST_POINTS_EACH else None
         if elsewhere:
