@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from isvi.core.compiling import compiled_once, effort
+from isvi.data.grouped_files import GroupedStream
 from isvi.data.opening import Data
 from isvi.data.packs import Pack, Packs
 from isvi.diagnosis.verdict import Verdict
@@ -167,7 +168,7 @@ def _in_precision(batch: Any, dtype: Any) -> Any:
 
 def _named(stacked: Any, shape: tuple[int, ...], data: Any, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Which places hold a group, and what it is called."""
-    if isinstance(data, Packs) and isinstance(stacked, Pack):
+    if isinstance(data, (Packs, GroupedStream)) and isinstance(stacked, Pack):
         numbers = np.asarray(stacked.number)
         return numbers >= 0, np.asarray(data.groups.labels)[np.maximum(numbers, 0)].astype(object)
     batch, row = np.indices(shape)

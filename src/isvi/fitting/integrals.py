@@ -9,9 +9,11 @@ import logging
 
 from isvi.diagnosis.integrals import SHIFT_OFF, Integrals, check_integrals
 from isvi.fitting.loop import make_start
+from isvi.fitting.options import usual_with_integrals
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
 from isvi.model.local import Marginal, marginal_of
+from isvi.model.local.nodes import Nodes
 from isvi.results.fit import Fit
 from isvi.results.status import NOT_CONVERGED, Status
 
@@ -19,37 +21,60 @@ log = logging.getLogger("isvi")
 
 SAMPLE = 2_000
 """Groups, about. The mean of errors that spread as much as they are large is known to 2% then."""
+LATE = 4
+"""Times as many gradients as are usual."""
 SHIFT_TO_MEND = 0.05
 """Posterior sds by which errors of the integrals may move a mean before more nodes are taken. What is left of the tenth
 that "converged" promises is the method's."""
 
 
+def first_look(setup: Setup) -> int:
+    """After how many gradients to look whether nodes are why a run has not come to rest: where they see one mode of
+    several, a group's integral jumps from one to the other."""
+    if not isinstance(setup.model.log_likelihood, Marginal):
+        return setup.budget
+    return min(setup.budget, LATE * usual_with_integrals(setup.dataset, setup.estimator))
+
+
 def more_nodes(setup: Setup, outcome: Outcome) -> bool:
-    """Whether the run should go on, with the nodes that the outcome then asks for. Where it should and cannot, its
-    status is made to say so."""
-    if outcome.status.kind not in ("converged", "settled") or not isinstance(setup.model.log_likelihood, Marginal):
+    """Whether the run should begin again, with the nodes that the outcome then asks for. Where it should and cannot,
+    its status is made to say so."""
+    if not isinstance(setup.model.log_likelihood, Marginal) or outcome.error is not None:
+        return False
+    rule = marginal_of(setup.model).rule
+    if outcome.gave_up or outcome.status.kind == "diverged":
+        # Gradients of what nodes around one mode see may lead anywhere.
+        return not rule.everywhere and _begins_again(setup, outcome, rule.next(elsewhere=True))
+    if outcome.status.kind == "interrupted":
         return False
     found = check_integrals(as_fit(setup, outcome), SAMPLE)
     assert found is not None
     if found.shift <= SHIFT_TO_MEND:
         return False
-    finer = marginal_of(setup.model).rule.next(elsewhere=found.elsewhere + found.lost > 0)
+    if _begins_again(setup, outcome, rule.next(elsewhere=found.elsewhere + found.lost > 0)):
+        log.info("%s: going on with more nodes", _words(found))
+        return True
+    if found.shift > SHIFT_OFF and outcome.status.kind != "budget":
+        outcome.status = Status("settled", f"{NOT_CONVERGED}: {_words(found)}")
+    return False
+
+
+def _begins_again(setup: Setup, outcome: Outcome, finer: Nodes | None) -> bool:
     if finer is None or outcome.gradients >= setup.budget:
-        if found.shift > SHIFT_OFF:
-            outcome.status = Status("settled", f"{NOT_CONVERGED}: {_words(found)}")
         return False
-    log.info("%s: going on with more nodes", _words(found))
     outcome.nodes = finer.count, finer.everywhere
     return True
 
 
-def again_from_here(setup: Setup, outcome: Outcome) -> Outcome:
-    """The outcome as the start of another run, with what is left of the budget: records of other integrals do not go
-    together, so that those there are cannot be kept."""
+def begin_again(setup: Setup, outcome: Outcome) -> Outcome:
+    """The outcome as the start of another run, with what is left of the budget: from where it ended, if that is
+    anywhere. Records of other integrals do not go together, so that those there are cannot be kept."""
     spent = outcome.loop.state
-    loop = make_start(setup.method(), setup.dataset, setup.run_key)(spent.params)
+    params = spent.params if outcome.status.kind in ("converged", "settled") else setup.start()
+    loop = make_start(setup.method(), setup.dataset, setup.run_key)(params)
     state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
     outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
+    outcome.gave_up = False
     return outcome
 
 

@@ -11,7 +11,7 @@ from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Reporters
 from isvi.fitting.driver import Driver
-from isvi.fitting.integrals import again_from_here, more_nodes
+from isvi.fitting.integrals import begin_again, first_look, more_nodes
 from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, make_start
 from isvi.fitting.making import Making
@@ -62,10 +62,10 @@ def run(
             return interruption.reason or report.stop_reason
 
         running = Running(report, making, interruption, between_calls)
-        outcome = running.through(setup.with_nodes(outcome.nodes), outcome)
-        while more_nodes(setup.with_nodes(outcome.nodes), outcome):
+        outcome, again = running.through(setup.with_nodes(outcome.nodes), outcome)
+        while again:
             finer = setup.with_nodes(outcome.nodes)
-            outcome = running.through(finer, again_from_here(finer, outcome))
+            outcome, again = running.through(finer, begin_again(finer, outcome))
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
     outcome.signal = interruption.number
@@ -82,11 +82,12 @@ class Running:
     interruption: Interruption
     between_calls: Callable[[Outcome], str | None]
 
-    def through(self, setup: Setup, outcome: Outcome) -> Outcome:
-        """The phases of a run: the method that was chosen, and, where that gives up, Adam."""
+    def through(self, setup: Setup, outcome: Outcome) -> tuple[Outcome, bool]:
+        """The phases of a run: the method that was chosen, and, where that gives up, Adam. Also tells whether to begin
+        again with more nodes."""
         with self.making.open(setup, outcome.nodes) as begin_of:
 
-            def drive(method: Method, outcome: Outcome, starts: Starts | None = None) -> Outcome:
+            def drive(method: Method, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
                 driver = Driver(
                     method,
                     setup.dataset,
@@ -98,16 +99,22 @@ class Running:
                     self.between_calls,
                     begin_of(outcome.fell_back_at is not None),
                 )
-                return driver.drive(outcome, setup.budget, starts)
+                return driver.drive(outcome, budget, starts)
 
             if outcome.fell_back_at is None:
-                outcome = drive(setup.method(), outcome, setup.starts(outcome.start) if outcome.new else None)
+                for budget in sorted({max(first_look(setup), outcome.gradients), setup.budget}):
+                    starts = setup.starts(outcome.start) if outcome.new else None
+                    outcome = drive(setup.method(), outcome, budget, starts)
+                    if more_nodes(setup, outcome):
+                        return outcome, True
+                    if outcome.status.kind != "budget" or outcome.gave_up:
+                        break
                 if outcome.gave_up:
                     outcome = _fall_back(setup, outcome)
             if outcome.fell_back_at is not None and outcome.error is None and self.interruption.reason is None:
-                outcome = drive(setup.fallback(outcome.fell_back_at), outcome)
+                outcome = drive(setup.fallback(outcome.fell_back_at), outcome, setup.budget)
                 outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
-        return outcome
+        return outcome, False
 
 
 def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopState, Params]:
