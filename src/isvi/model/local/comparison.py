@@ -39,12 +39,11 @@ def compare(marginal: Marginal, z: Mapping[str, Array], pack: Pack) -> Compariso
     """Of a pack's groups, at one value of the global latents; differentiable in it as the integrals are. Groups that
     only fill the pack are off by 0."""
     rule, finer = marginal.rule, marginal.rule.finer()
-    gaussians = marginal.gaussians(z, pack)
+    gaussians, modes = marginal.gaussians(z, pack)
     if rule.everywhere:
         few, many = (marginal.everywhere(gaussians, z, pack, one.count) for one in (rule, finer))
         better, elsewhere = many.log_integral, jnp.zeros(pack.number.shape, bool)
     else:
-        modes = gaussians.first
         few, many = (marginal.with_rule(one).around(modes, z, pack) for one in (rule, finer))
         wide = marginal.everywhere(gaussians, z, pack, POINTS_EACH)
         elsewhere = _missed(wide.log_integral - many.log_integral, wide.log_weights)

@@ -81,7 +81,7 @@ class Marginal:
     def integrate(self, z: Mapping[str, Array], pack: Pack) -> Integrals:
         """The integrals of all groups, and what they were computed from."""
         if self.rule.everywhere:
-            return self.everywhere(self.gaussians(z, pack), z, pack, self.rule.count)
+            return self.everywhere(self.gaussians(z, pack)[0], z, pack, self.rule.count)
         return self.around(self.modes(jax.lax.stop_gradient(dict(z)), pack), z, pack)
 
     def around(self, modes: Modes, z: Mapping[str, Array], pack: Pack) -> Integrals:
@@ -94,8 +94,8 @@ class Marginal:
         log_determinants = log_determinant(modes.precision)
         return Integrals(log_integral - log_determinants, nodes, values - log_integral, modes.found)
 
-    def gaussians(self, z: Mapping[str, Array], pack: Pack) -> Modes:
-        """Where a group's mass may be; the first is around its mode as :meth:`modes` finds it."""
+    def gaussians(self, z: Mapping[str, Array], pack: Pack) -> tuple[Modes, Modes]:
+        """Where a group's mass may be, along a first axis; and its mode as :meth:`modes` finds it."""
         z = jax.lax.stop_gradient(dict(z))
         dtype = jnp.result_type(float, *jax.tree.leaves(z))
         shape = (pack.number.shape[0], self.coordinates.size)

@@ -159,8 +159,9 @@ def normal_points(
 
 
 def gaussians(size: int) -> int:
-    """How many there are, where points are everywhere: from 0, from both ends of each axis, and the prior's."""
-    return (2 + 2 * min(size, MOST_AXES)) * len(SCALES)
+    """How many there are, where points are everywhere: from 0, from both ends of each axis, the likelihood's and the
+    prior's."""
+    return (3 + 2 * min(size, MOST_AXES)) * len(SCALES)
 
 
 def _lattice(count: int, size: int) -> np.ndarray:
