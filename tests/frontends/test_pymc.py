@@ -186,3 +186,8 @@ def test_series_are_noticed(dependent: bool) -> None:
             pm.Normal("series", slope, 1.0, observed=y)
     fit = isvi.fit(isvi.from_pymc(model), batch_size=50, budget=4, progress=False)
     assert fit.dataset.num_batches == (1 if dependent else 6)
+
+
+def test_latents_of_groups_are_refused_with_what_to_do(regression: Any) -> None:
+    with pytest.raises(isvi.ConfigurationError, match=r"dimension 'group' cannot be integrated out.*from_numpyro"):
+        isvi.from_pymc(regression, local="group")
