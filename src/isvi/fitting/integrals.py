@@ -15,6 +15,7 @@ from isvi.fitting.setup import Setup
 from isvi.model.local import Marginal, marginal_of
 from isvi.model.local.nodes import Nodes
 from isvi.results.fit import Fit
+from isvi.results.history import History
 from isvi.results.status import NOT_CONVERGED, Status
 
 log = logging.getLogger("isvi")
@@ -75,6 +76,7 @@ def begin_again(setup: Setup, outcome: Outcome) -> Outcome:
     state = loop.state._replace(gradients=spent.gradients, steps=spent.steps)
     outcome.loop = loop._replace(state=state, schedule=outcome.loop.schedule)
     outcome.gave_up = False
+    outcome.history = History()  # ELBOs by other integrals are not comparable
     return outcome
 
 
