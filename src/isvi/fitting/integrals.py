@@ -6,6 +6,7 @@ common. ``fit.diagnose()`` looks at all of them.
 """
 
 import logging
+from dataclasses import replace
 
 from isvi.diagnosis.integrals import SHIFT_OFF, Integrals, check_integrals
 from isvi.fitting.loop import make_start
@@ -78,6 +79,17 @@ def begin_again(setup: Setup, outcome: Outcome) -> Outcome:
     outcome.gave_up = False
     outcome.history = History()  # ELBOs by other integrals are not comparable
     return outcome
+
+
+def no_worse(before: Outcome, outcome: Outcome) -> Outcome:
+    """What the run came to with more nodes; or what there was before, if that had come to rest and this fails."""
+    if outcome.status.kind != "diverged" or before.status.kind not in ("converged", "settled"):
+        return outcome
+    told = "with more nodes for the integrals over local latents, which were not precise enough, the fit failed"
+    spent = outcome.loop.state
+    state = before.loop.state._replace(gradients=spent.gradients, steps=spent.steps)
+    kept = replace(before, loop=before.loop._replace(state=state), status=Status("settled", f"{NOT_CONVERGED}: {told}"))
+    return replace(kept, seconds=outcome.seconds, compile_seconds=outcome.compile_seconds, signal=outcome.signal)
 
 
 def as_fit(setup: Setup, outcome: Outcome) -> Fit:

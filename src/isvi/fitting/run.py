@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from isvi.algorithms import Method
@@ -11,7 +11,7 @@ from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Reporters
 from isvi.fitting.driver import Driver
-from isvi.fitting.integrals import begin_again, first_look, more_nodes
+from isvi.fitting.integrals import begin_again, first_look, more_nodes, no_worse
 from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, make_start
 from isvi.fitting.making import Making
@@ -62,10 +62,13 @@ def run(
             return interruption.reason or report.stop_reason
 
         running = Running(report, making, interruption, between_calls)
-        outcome, again = running.through(setup.with_nodes(outcome.nodes), outcome)
+        nodes = outcome.nodes
+        outcome, again = running.through(setup.with_nodes(nodes), outcome)
         while again:
-            finer = setup.with_nodes(outcome.nodes)
+            before, nodes = replace(outcome, nodes=nodes), outcome.nodes
+            finer = setup.with_nodes(nodes)
             outcome, again = running.through(finer, begin_again(finer, outcome))
+            outcome = no_worse(before, outcome)
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
     outcome.signal = interruption.number

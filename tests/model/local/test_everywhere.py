@@ -104,3 +104,16 @@ def test_there_are_rules_to_go_on_with_until_there_are_none():
     assert Nodes.choose(2, None).next(elsewhere=True).everywhere
     assert Nodes.choose(1, 7).next(elsewhere=True) is None  # as it was asked for
     assert Nodes.choose(5, None).next(elsewhere=False).count == 1024
+
+
+def test_points_where_a_density_overflows_do_not_count():
+    """Far out the exponential of a rate is infinite in single precision, and so would be the gradient."""
+    with jax.enable_x64(False):
+        one = marginal(
+            lambda z: norm.logpdf(z["u"], 0.0, z["tau"]),
+            lambda z, row: row["y"] * z["u"] - jnp.exp(z["u"]),
+            Nodes(1, 32, everywhere=True),
+        )
+        pack = jax.tree.map(lambda a: a.astype(jnp.float32) if a.dtype.kind == "f" else a, pack_of(np.arange(5.0)))
+        gradient = jax.grad(lambda tau: one.integrate({"tau": tau}, pack).log_integral.sum())(jnp.float32(40.0))
+        assert jnp.isfinite(gradient)

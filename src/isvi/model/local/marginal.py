@@ -22,6 +22,8 @@ Density = Callable[..., Array]
 
 VALUES_AT_ONCE = 2**23
 """Rows times nodes: 64 MB for each intermediate number of a row in double precision."""
+NEGLIGIBLE = 60.0
+"""Nats below the heaviest point at which a point does not count."""
 STEPS_COST = 10
 """Evaluations per dimension that Newton's steps are worth."""
 
@@ -104,7 +106,14 @@ class Marginal:
     def everywhere(self, gaussians: Modes, z: Mapping[str, Array], pack: Pack, count: int) -> Integrals:
         """The integrals by ``count`` points of each Gaussian."""
         points = jax.lax.stop_gradient(points_of(gaussians, pack.number, count))
-        values = self._log_joints(z, points.at, pack) - points.log_density
+        # Far out a density may overflow, and the gradient of what is infinite is not a number, whatever its weight:
+        # such points are evaluated where the best one is, and then do not count.
+        before = self._log_joints(jax.lax.stop_gradient(dict(z)), points.at, pack) - points.log_density
+        counts = before > jnp.max(jnp.where(jnp.isnan(before), -jnp.inf, before), axis=0) - NEGLIGIBLE
+        best = jnp.argmax(jnp.where(counts, before, -jnp.inf), axis=0)
+        there = jnp.take_along_axis(points.at, best[None, :, None], axis=0)
+        values = self._log_joints(z, jnp.where(counts[..., None], points.at, there), pack) - points.log_density
+        values = jnp.where(counts, values, -jnp.inf)
         total = logsumexp(values, axis=0)
         return Integrals(total - jnp.log(len(values)), points.at, values - total, gaussians.found[:-1].any(axis=0))
 
