@@ -21,8 +21,8 @@ from isvi.results.status import NOT_CONVERGED, Status
 
 log = logging.getLogger("isvi")
 
-SAMPLE = 2_000
-"""Groups, about. The mean of errors that spread as much as they are large is known to 2% then."""
+SAMPLE = 1_000
+"""Groups, about. The mean of errors that spread as much as they are large is known to 3% then."""
 LATE = 4
 """Times as many gradients as are usual."""
 SHIFT_TO_MEND = 0.05
