@@ -129,7 +129,8 @@ def _over_data(fit: "Fit", marginal: Marginal, z: Array, groups: int | None) -> 
 
         return jax.grad(difference, has_aux=True)(z)
 
-    on_full = jax.jit(partial(jax.lax.map, compared), compiler_options=None if groups is None else effort(0, at_most=False))
+    options = None if groups is None else effort(0, at_most=False)
+    on_full = jax.jit(partial(jax.lax.map, compared), compiler_options=options)
     total, found, seen, first = np.zeros(z.shape), [], 0, 0
     for stacked in _stacked(fit.data()):
         few = _first_few(stacked, groups, seen)
