@@ -229,3 +229,8 @@ def test_probits_have_a_gradient_everywhere() -> None:
         value, gradient = jax.value_and_grad(log_density)({"slope": jnp.float32(at)})
         assert value == pytest.approx(float(theirs({"slope": at})), rel=1e-5)
         assert gradient["slope"] == pytest.approx(slopes({"slope": at})[0], rel=1e-3)
+
+
+def test_latents_of_groups_are_refused_with_what_to_do(regression: Any) -> None:
+    with pytest.raises(isvi.ConfigurationError, match=r"dimension 'group' cannot be integrated out.*from_numpyro"):
+        isvi.from_pymc(regression, local="group")

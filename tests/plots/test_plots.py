@@ -102,3 +102,16 @@ def test_calibration():
     assert np.abs(drawn.lines[0].get_ydata()).max() < 0.05
     assert np.abs(drawn.lines[1].get_ydata()).max() == pytest.approx(0.5)
     assert drawn.lines[0].get_color() != drawn.lines[1].get_color()
+
+
+def test_places_of_observed_values_are_drawn_over_the_band_of_the_uniform():
+    model = isvi.Model(
+        {"m": isvi.real()},
+        lambda z: norm.logpdf(z["m"]),
+        lambda z, rows: norm.logpdf(rows["y"], z["m"]).sum(),
+        simulate=lambda key, z, rows: {"y": z["m"] + jax.random.normal(key, rows["y"].shape)},
+    )
+    one = isvi.fit(model, {"y": ROWS[:, 0]}, progress=False)
+    drawn = plots.plot_loo_pit(one, num_samples=300, axes=axes())
+    assert len(drawn.collections) == 1
+    assert np.abs(drawn.lines[0].get_ydata()).max() < 0.15

@@ -14,6 +14,8 @@ HARDLY: Mapping[str, Any] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_
 """For what runs once."""
 A_LITTLE: Mapping[str, Any] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
 """For a short run: half the time to compile. A mixture of 25 components then runs 40% slower, a regression as fast."""
+VERY_SHORT = 3e9
+"""Floating-point operations that take two seconds more when compiled hardly at all, which saves as much."""
 SHORT = 3e10
 """Floating-point operations of a short run: one to five seconds, of which it loses less than compiling would take."""
 
@@ -23,9 +25,11 @@ def compiled_once(function: Callable[..., Any], **options: Any) -> jax.stages.Wr
     return jax.jit(function, compiler_options=_on_cpu(HARDLY), **options)
 
 
-def effort(operations: float) -> dict[str, Any] | None:
-    """Compiler options for a loop that will take so many floating-point operations in all. A function of that number
-    alone, so that a run that is resumed is compiled as it was."""
+def effort(operations: float, at_most: bool = True) -> dict[str, Any] | None:
+    """Compiler options for a loop that will take so many floating-point operations in all, at most or about. A function
+    of that number alone, so that a run that is resumed is compiled as it was."""
+    if operations < VERY_SHORT and not at_most:
+        return _on_cpu(HARDLY)
     return _on_cpu(A_LITTLE) if operations < SHORT else None
 
 

@@ -9,7 +9,10 @@ import numpy as np
 
 from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.data.arrays import checked_arrays
+from isvi.data.grouped_files import GroupedFiles
 from isvi.data.packs import Pack, Packs, packed, plan
+from isvi.data.parquet import Parquet
+from isvi.data.source import Source, row_spec
 
 
 class Grouped:
@@ -33,6 +36,14 @@ class Grouped:
     @property
     def num_rows(self) -> int:
         return len(self.order)
+
+    @property
+    def layout(self) -> Any:
+        """Shapes and types of one row."""
+        return jax.tree.map(lambda a: row_spec(a.shape[1:], a.dtype), self.arrays)
+
+    def first_row(self) -> Any:
+        return jax.tree.map(lambda a: a[0], self.arrays)
 
     def cut(self, batch_size: int, seed: int | None = None) -> Packs:
         """Mini-batches of whole groups, of about ``batch_size`` rows."""
@@ -62,17 +73,20 @@ class Grouped:
         return f"Grouped({self.num_rows:,} rows in {len(self.labels):,} groups of {sizes}, by {self.by})"
 
 
-def grouped(data: Any, by: Any) -> Grouped:
+def grouped(data: Any, by: Any) -> "Grouped | GroupedFiles":
     """Rows with the group that each belongs to, for models with local latents; mini-batches then are whole groups.
 
     Args:
-        data: a dict or tuple of arrays with a common first axis, a DataFrame, or one array.
+        data: a dict or tuple of arrays with a common first axis, a DataFrame, or one array; or
+            :class:`isvi.data.Parquet`, whose files hold the rows of a group behind each other, and are streamed.
         by: the column that says which group a row belongs to, numbers or names, which the rows that the model sees are
             then without; or an array of as many.
 
     >>> grouped({"school": ["b", "a", "b"], "y": [1.0, 2.0, 3.0]}, by="school")
     Grouped(3 rows in 2 groups of 1 to 2, by 'school')
     """
+    if isinstance(data, Source):
+        return _files(data, by)
     if isinstance(by, str):
         columns = _columns(data, by)
         data, by, name = {key: value for key, value in columns.items() if key != by}, columns[by], repr(by)
@@ -82,6 +96,17 @@ def grouped(data: Any, by: Any) -> Grouped:
     arrays, num_rows = checked_arrays(data)
     labels, numbers = _groups(np.asarray(by), num_rows, name)
     return Grouped(arrays, labels, numbers, name)
+
+
+def _files(data: Source, by: Any) -> GroupedFiles:
+    require(
+        isinstance(data, Parquet) and isinstance(by, str),
+        DataError,
+        "of data larger than memory, groups are found in Parquet files, by the name of a column: "
+        f"isvi.data.grouped(isvi.data.Parquet(...), by='school'); got {type(data).__name__} and by={by!r:.50}.",
+    )
+    assert isinstance(data, Parquet)
+    return GroupedFiles(data, by)
 
 
 def _columns(data: Any, by: str) -> dict[str, Any]:

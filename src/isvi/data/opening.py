@@ -6,6 +6,7 @@ from typing import Any
 from isvi.data.arrays import checked_arrays
 from isvi.data.dataset import Dataset
 from isvi.data.grouped import Grouped
+from isvi.data.grouped_files import GroupedFiles
 from isvi.data.npy import from_maps, is_large_map
 from isvi.data.source import Source
 from isvi.data.stream import Stream
@@ -46,7 +47,7 @@ def open_data(
     data = as_source(data)
     if data is None:
         return Dataset.from_arrays(None, batch_size)
-    if isinstance(data, Grouped):
+    if isinstance(data, (Grouped, GroupedFiles)):
         usual = data.num_rows if data.num_rows <= few_rows else DEFAULT_BATCH_SIZE
         return data.cut(usual if batch_size is None else batch_size, shuffle_seed)
     if isinstance(data, Source):

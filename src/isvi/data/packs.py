@@ -106,6 +106,21 @@ class Plan(NamedTuple):
             (self.group == np.arange(self.group.shape[1])).all()
         )
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Pieces and groups in a pack."""
+        return self.group.shape[1], self.number.shape[1]
+
+    def padded(self, pieces: int, groups: int) -> "Plan":
+        """With room for so many."""
+        more = ((0, 0), (0, pieces - self.group.shape[1]))
+        there = np.pad(self.there, (*more, (0, 0)))
+        group = np.pad(self.group, more)
+        if pieces == groups:
+            group = np.where(there.any(axis=2), group, np.arange(pieces, dtype=np.int32))
+        number = np.pad(self.number, ((0, 0), (0, groups - self.number.shape[1])), constant_values=-1)
+        return Plan(np.pad(self.rows, (*more, (0, 0))), there, group, number)
+
 
 def plan(sizes: Int[np.ndarray, " groups"], batch_size: int, seed: int | None) -> Plan:
     """Deal groups to packs of about ``batch_size`` rows, or as many as the longest group has.
@@ -115,9 +130,19 @@ def plan(sizes: Int[np.ndarray, " groups"], batch_size: int, seed: int | None) -
     longest group above the mean, so that at most half of all room is left empty.
     """
     length = piece_length(sizes)
+    return dealt_out(sizes, length, number_of_packs(sizes, length, batch_size), seed)
+
+
+def number_of_packs(sizes: Int[np.ndarray, " groups"], length: int, batch_size: int) -> int:
+    """For packs of about ``batch_size`` rows."""
     pieces = -(-sizes // length)
     room = max(batch_size * pieces.sum() / sizes.sum(), pieces.max())
-    num_packs = min(len(sizes), int(np.ceil(pieces.sum() / room)))
+    return min(len(sizes), int(np.ceil(pieces.sum() / room)))
+
+
+def dealt_out(sizes: Int[np.ndarray, " groups"], length: int, num_packs: int, seed: Any) -> Plan:
+    """Groups, cut into pieces of this length, as so many packs."""
+    pieces = -(-sizes // length)
     mixed = np.arange(len(sizes)) if seed is None else np.random.default_rng(seed).permutation(len(sizes))
     dealt = mixed[np.argsort(-pieces[mixed], kind="stable")] if num_packs > 1 else mixed
     turn, place = np.divmod(np.arange(len(sizes)), num_packs)

@@ -91,6 +91,29 @@ class Parquet(Source):
         files = file_stamps(self.files)
         return None if files is None else {"parquet": files, "columns": self._columns}
 
+    def without(self, column: str) -> "Parquet":
+        """The same rows, of which the model does not see this column."""
+        if column not in self._columns:
+            return self
+        others = {name: chosen for name, chosen in self._columns.items() if name != column}
+        require(len(others) > 0, DataError, f"data holds no column beside {column!r}, which says the groups.")
+        return Parquet(self.files, others, window_bytes=self.window_bytes)
+
+    def runs(self, column: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The values of a column, numbers or names, in the order of the rows, with how often each is repeated."""
+        for file in dict.fromkeys(block.file.path for block in self._blocks):
+            opened_file = next(block.file for block in self._blocks if block.file.path == file)
+            require(
+                column in opened_file.schema.names,
+                DataError,
+                f"{file} has no column {column!r} to group by; it has {sorted(opened_file.schema.names)}.",
+            )
+            first = 0
+            with _naming(file), _open(opened_file) as opened:
+                for batch in opened.iter_batches(ROWS_AT_ONCE, columns=[column]):
+                    yield _runs(batch.column(0), column, file, first)
+                    first += batch.num_rows
+
     def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
         file, row_group, first_row = self._blocks[block]
         names = list(dict.fromkeys(column for chosen in self._columns.values() for column in _listed(chosen)))
@@ -139,6 +162,28 @@ class Parquet(Source):
                 else _checked(_side_by_side(few, chosen, self._dtypes[name]), chosen, path, first_row + start)
                 for name, chosen in self._columns.items()
             }
+
+
+def _runs(values: Any, name: str, path: Path, first_row: int) -> tuple[np.ndarray, np.ndarray]:
+    """An array of pyarrow's as values and how often each is repeated."""
+    from pyarrow import compute, types
+
+    if values.null_count:
+        row = first_row + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise DataError(
+            f"row {row} of {path} has no group: column {name!r} is null there. Give such rows a group, of their own if "
+            "need be, or drop them."
+        )
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    encoded = compute.run_end_encode(values)
+    labels, ends = (part.to_numpy(zero_copy_only=False) for part in (encoded.values, encoded.run_ends))
+    require(
+        labels.dtype.kind != "f" or not np.isnan(labels).any(),
+        DataError,
+        f"a row of {path} has no group: column {name!r} is NaN there. Give such rows a group, or drop them.",
+    )
+    return labels, np.diff(ends, prepend=0).astype(np.int64)
 
 
 def _side_by_side(columns: Mapping[str, np.ndarray], names: Sequence[str], dtype: np.dtype) -> np.ndarray:

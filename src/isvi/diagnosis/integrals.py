@@ -1,10 +1,12 @@
-"""Are the integrals over local latents right? Each is taken again with more nodes, and the two are compared.
+"""Are the integrals over local latents right? Each is taken again, with more nodes and with points elsewhere, and
+compared.
 
 The importance weights of a diagnosis cannot tell: they use the integrals as they are. What counts is what their errors
 do to the global latents. With g the difference of the log likelihood's gradients, of many nodes and of few, and S the
 covariance of q, the posterior's mean is off by about S g.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from isvi.core.compiling import compiled_once, effort
+from isvi.data.grouped_files import GroupedStream
+from isvi.data.opening import Data
 from isvi.data.packs import Pack, Packs
 from isvi.diagnosis.verdict import Verdict
 from isvi.model.local import Marginal
+from isvi.model.local.comparison import Comparison, compare
 from isvi.model.local.marginal import as_pack
 from isvi.results.evaluation import in_float64, in_one_precision
 
@@ -38,12 +44,13 @@ PROPER = "a proper prior for the local latents, and a look at the rows of these 
 
 @dataclass(frozen=True)
 class Integrals:
-    """What more nodes say about the integrals, at the mean of q.
+    """What more nodes, and points elsewhere, say about the integrals, at the mean of q.
 
     Attributes:
         groups: how many groups (or rows with latents of their own).
         off: in how many the log of the integral differs by more than ``NATS_OFF`` nats.
         lost: in how many of these no mode was found.
+        elsewhere: in how many there is mass that nodes around the mode do not reach.
         worst: the worst of these, by name.
         largest: by how many nats the worst one differs; infinite where no mode was found.
         shift: by how many posterior sds the errors of all groups together move a mean, at most.
@@ -55,6 +62,7 @@ class Integrals:
     groups: int
     off: int
     lost: int
+    elsewhere: int
     worst: tuple[str, ...]
     largest: float
     shift: float
@@ -66,78 +74,102 @@ class Integrals:
         told = f"{self.entry} moved by {self.shift:.3f} sds with {self.more} nodes in place of {self.nodes}"
         if self.off or self.lost:
             told += f"; off in {self.off:,} of {self.groups:,} groups, such as {', '.join(self.worst)}"
+        if self.elsewhere:
+            told += f"; in {self.elsewhere:,} there is mass away from the mode"
         return told
 
 
-def check_integrals(fit: "Fit") -> Integrals | None:
-    """Two passes over the data, in double precision; None for a model without local latents."""
+def check_integrals(fit: "Fit", groups: int | None = None) -> Integrals | None:
+    """A pass over the data in double precision; None for a model without local latents.
+
+    Args:
+        groups: look at about so many groups only, in the precision of the fit. Mini-batches are fair samples of them.
+    """
     marginal = fit.model.log_likelihood
     if not isinstance(marginal, Marginal):
         return None
-    finer = marginal.with_rule(marginal.rule.finer())
-    draws = fit.approximation.draw(jax.random.key(0), fit.params, DRAWS_FOR_COVARIANCE)
-    with jax.enable_x64(True):
-        location = jnp.asarray(fit.approximation.location(in_float64(fit.params)))
-        gradient, off, lost, names = in_one_precision(lambda: _over_data(fit, marginal, finer, location))
+    draws = compiled_once(fit.approximation.draw, static_argnums=2)(jax.random.key(0), fit.params, DRAWS_FOR_COVARIANCE)
+    if groups is None:
+        with jax.enable_x64(True):
+            location = jnp.asarray(fit.approximation.location(in_float64(fit.params)))
+            gradient, off, lost, elsewhere, names = in_one_precision(lambda: _over_data(fit, marginal, location, None))
+    else:
+        location = jnp.asarray(fit.approximation.location(fit.params))
+        gradient, off, lost, elsewhere, names = _over_data(fit, marginal, location, groups)
     covariance = np.atleast_2d(np.cov(np.asarray(draws, np.float64), rowvar=False))
     shift = np.abs(covariance @ gradient) / np.sqrt(np.diagonal(covariance))
     shift = np.where(np.isfinite(shift), shift, np.inf)
     entry = int(np.argmax(shift))
-    error = np.where(lost | ~np.isfinite(off), np.inf, off)
+    error = np.where(lost | ~np.isfinite(off), np.inf, np.abs(off))
     worst = np.argsort(-error)[:NAMED]
-    bad = [str(names[place]) for place in worst if error[place] > NATS_OFF]
     return Integrals(
         groups=len(off),
         off=int((error > NATS_OFF).sum()),
         lost=int(lost.sum()),
-        worst=tuple(bad),
+        elsewhere=int(elsewhere.sum()),
+        worst=tuple(str(names[place]) for place in worst if error[place] > NATS_OFF),
         largest=float(np.nan_to_num(error.max(), nan=np.inf)),
         shift=float(shift[entry]),
         entry=fit.approximation.coordinates.labels()[entry],
         nodes=marginal.rule.count,
-        more=finer.rule.count,
+        more=marginal.rule.finer().count,
     )
 
 
-def _over_data(fit: "Fit", marginal: Marginal, finer: Marginal, z: Array) -> tuple[np.ndarray, ...]:
-    """The difference of the gradients of all groups; and for each group that of the logs of its integrals, whether no
-    mode was found, and its name."""
+def _over_data(fit: "Fit", marginal: Marginal, z: Array, groups: int | None) -> tuple[np.ndarray, ...]:
+    """The difference of the gradients of all groups; and for each group what :class:`Comparison` says, and its name."""
     coordinates = fit.approximation.coordinates
 
-    def compared(pack: Pack) -> tuple[Array, Array, Array]:
-        def difference(z: Array) -> tuple[Array, tuple[Array, Array]]:
-            values, _ = coordinates.decode(z)
-            modes = marginal.modes(jax.lax.stop_gradient(values), pack)
-            few, many = (one.around(modes, values, pack).log_integral for one in (marginal, finer))
-            off = jnp.where(pack.number >= 0, many - few, 0.0)
-            return off.sum(), (jnp.abs(off), ~modes.found)
+    def compared(batch: Any) -> tuple[Array, Comparison]:
+        pack = as_pack(_in_precision(batch, z.dtype))
 
-        gradient, (off, lost) = jax.grad(difference, has_aux=True)(z)
-        return gradient, off, lost
+        def difference(z: Array) -> tuple[Array, Comparison]:
+            found = compare(marginal, coordinates.decode(z)[0], pack)
+            return found.off.sum(), found
 
-    on_full = jax.jit(partial(jax.lax.map, lambda batch: compared(as_pack(_doubled(batch)))))
-    total, offs, losts, names = np.zeros(z.shape), [], [], []
-    first = 0
-    for part in fit.data().parts():
-        batches = [part.full] if part.rest is None else [part.full, jax.tree.map(lambda a: a[None], part.rest)]
-        for stacked in batches:
-            gradient, off, lost = jax.device_get(on_full(stacked))
-            there, labels = _named(stacked, off.shape, fit.data(), first)
-            first += off.shape[0]
-            total += gradient.sum(axis=0)
-            offs.append(off[there])
-            losts.append(lost[there])
-            names.append(labels[there])
-    return total, np.concatenate(offs), np.concatenate(losts), np.concatenate(names)
+        return jax.grad(difference, has_aux=True)(z)
+
+    options = None if groups is None else effort(0, at_most=False)
+    on_full = jax.jit(partial(jax.lax.map, compared), compiler_options=options)
+    total, found, seen, first = np.zeros(z.shape), [], 0, 0
+    for stacked in _stacked(fit.data()):
+        few = _first_few(stacked, groups, seen)
+        gradient, comparison = jax.device_get(on_full(few))
+        there, labels = _named(few, comparison.off.shape, fit.data(), first)
+        first += len(there)
+        seen += int(there.sum())
+        total += gradient.sum(axis=0)
+        found.append([column[there] for column in (*comparison, labels)])
+        if groups is not None and seen >= groups:
+            break
+    off, lost, elsewhere, names = (np.concatenate(column) for column in zip(*found, strict=True))
+    return total * fit.data().num_batches / first, off, lost, elsewhere, names
 
 
-def _doubled(batch: Any) -> Any:
-    return jax.tree.map(lambda a: a.astype(jnp.float64) if jnp.issubdtype(a.dtype, jnp.floating) else a, batch)
+def _stacked(data: Data) -> Iterator[Any]:
+    """Mini-batches with a leading axis, those of equal shape together."""
+    for part in data.parts():
+        yield part.full
+        if part.rest is not None:
+            yield jax.tree.map(lambda a: a[None], part.rest)
+
+
+def _first_few(stacked: Any, groups: int | None, seen: int) -> Any:
+    """As many mini-batches as are still needed."""
+    if groups is None:
+        return stacked
+    numbers = stacked.number if isinstance(stacked, Pack) else jax.tree.leaves(stacked)[0]
+    enough = -(-(groups - seen) // numbers.shape[1])
+    return jax.tree.map(lambda a: a[:enough], stacked)
+
+
+def _in_precision(batch: Any, dtype: Any) -> Any:
+    return jax.tree.map(lambda a: a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, batch)
 
 
 def _named(stacked: Any, shape: tuple[int, ...], data: Any, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Which places hold a group, and what it is called."""
-    if isinstance(data, Packs) and isinstance(stacked, Pack):
+    if isinstance(data, (Packs, GroupedStream)) and isinstance(stacked, Pack):
         numbers = np.asarray(stacked.number)
         return numbers >= 0, np.asarray(data.groups.labels)[np.maximum(numbers, 0)].astype(object)
     batch, row = np.indices(shape)

@@ -31,6 +31,7 @@ from isvi.fitting.setup import Setup, prepare
 from isvi.model.binding import Bindable
 from isvi.model.model import Model
 from isvi.results.fit import Fit
+from isvi.results.status import NOT_CONVERGED
 from isvi.workers import Workers, chosen_workers
 
 log = logging.getLogger("isvi")
@@ -198,6 +199,7 @@ def _checkpoints(checkpoint: str | Path | Checkpoint, setup: Setup) -> Checkpoin
 
 def _finished(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Checkpoints | None = None) -> Fit:
     """The result; or the error that ended the run, with the result attached."""
+    setup = setup.with_nodes(outcome.nodes)
     params = outcome.loop.state.params
     own = params if outcome.fell_back_at is not None else setup.own(params)
     if outcome.status.good:
@@ -215,7 +217,7 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Ch
     if outcome.error is not None:  # the model or the data raised: so does fit, and what there is goes with it
         outcome.error.fit = fit  # type: ignore[attr-defined]
         raise outcome.error
-    if not outcome.status.good:
+    if not outcome.status.good or outcome.status.message.startswith(NOT_CONVERGED):
         log.warning("%s", outcome.status)
     return fit
 

@@ -42,8 +42,9 @@ class Making:
     data: Any
 
     @contextmanager
-    def open(self, setup: Setup) -> Iterator[Callable[[bool], Begin | None]]:
-        """``begin_of(of_fallback)``, which has records made by the workers; None if there are none."""
+    def open(self, setup: Setup, nodes: tuple[int, bool] | None = None) -> Iterator[Callable[[bool], Begin | None]]:
+        """``begin_of(of_fallback)``, which has records made by the workers; None if there are none. ``nodes`` are the
+        setup's, if not those that it was prepared with."""
         if self.workers is None:
             yield lambda of_fallback: None
             return
@@ -53,7 +54,7 @@ class Making:
             crew = self.workers.open(Calls(target.model.external, stream, Surroundings.now()))
         else:
             crew = self.workers.open(
-                Records(self.model, self.data, setup.options, setup.effort, Surroundings.now(), setup)
+                Records(self.model, self.data, setup.options, setup.effort, Surroundings.now(), nodes, setup)
             )
         try:
             yield lambda of_fallback: _begin(crew, setup, of_fallback)
@@ -76,6 +77,7 @@ class Records:
     Attributes:
         options: nothing in them is left open.
         effort: compiler options.
+        nodes: of the integrals over local latents, if not the usual ones.
         here: the driver's own setup, where the worker is a thread of it; it is not sent.
     """
 
@@ -84,14 +86,15 @@ class Records:
     options: Options
     effort: dict[str, Any] | None
     surroundings: Surroundings
+    nodes: tuple[int, bool] | None = None
     here: Setup | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self.model, self.data, self.options, self.effort, self.surroundings)
+        return Records, (self.model, self.data, self.options, self.effort, self.surroundings, self.nodes)
 
     def __call__(self) -> Callable[[Any], Record]:
         with self.surroundings.entered():
-            setup = self.here or prepare(self.model, self.data, self.options)
+            setup = self.here or prepare(self.model, self.data, self.options).with_nodes(self.nodes)
         make = {
             of_fallback: jax.jit(setup.bound_estimator(of_fallback).record, compiler_options=self.effort)
             for of_fallback in (False, True)

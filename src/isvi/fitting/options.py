@@ -134,6 +134,11 @@ def choose_budget(budget: int | None, dataset: Data, estimator: EstimatorOptions
     return int(budget)
 
 
+def usual_with_integrals(dataset: Data, estimator: EstimatorOptions) -> int:
+    """About how many gradients ``Auto`` takes where local latents are integrated out and few others are left."""
+    return (100 + 2 * dataset.num_batches) * estimator.num_samples
+
+
 def default_optimizer(
     budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions, rate: float = ADAM_RATE
 ) -> optax.GradientTransformation:

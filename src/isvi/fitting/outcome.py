@@ -31,6 +31,8 @@ class Outcome:
         skipped: steps not taken because the model, or the update, was not finite.
         gave_up: whether the method found that it is the wrong one here.
         starts: where the starts led to, if there were several.
+        nodes: how the integrals over local latents are taken, if not as at the start: how many nodes, and whether they
+            are everywhere.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
         signal: the signal that stopped it, if one did.
     """
@@ -45,6 +47,7 @@ class Outcome:
     skipped: int = 0
     gave_up: bool = False
     starts: list[Attempt] = field(default_factory=list)
+    nodes: tuple[int, bool] | None = None
     error: Exception | None = None
     signal: int | None = None
 
@@ -64,7 +67,9 @@ class Outcome:
 
     def notes(self) -> dict[str, Any]:
         """What a checkpoint holds beside the arrays, as JSON."""
-        kept = {name: getattr(self, name) for name in ("fell_back_at", "seconds", "compile_seconds", "skipped")}
+        kept = {
+            name: getattr(self, name) for name in ("fell_back_at", "nodes", "seconds", "compile_seconds", "skipped")
+        }
         return {**kept, "history": asdict(self.history), "starts": [one.as_json() for one in self.starts]}
 
     @classmethod
@@ -73,6 +78,7 @@ class Outcome:
         return cls(
             *state,
             fell_back_at=None if notes["fell_back_at"] is None else int(notes["fell_back_at"]),
+            nodes=None if notes["nodes"] is None else (int(notes["nodes"][0]), bool(notes["nodes"][1])),
             history=History.of(notes["history"]),
             seconds=float(notes["seconds"]),
             compile_seconds=float(notes["compile_seconds"]),

@@ -1,7 +1,9 @@
 """A run: from a setup, through its phases, to an outcome."""
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from isvi.algorithms import Method
@@ -9,6 +11,7 @@ from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Reporters
 from isvi.fitting.driver import Driver
+from isvi.fitting.integrals import begin_again, first_look, more_nodes, no_worse
 from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, make_start
 from isvi.fitting.making import Making
@@ -51,45 +54,70 @@ def run(
     # The small factorisations of a step are LAPACK's, whose threads wait for each other by spinning: on cores that are
     # shared they take several times as long as one thread does. A model on the host may want its threads.
     threads = nullcontext() if setup.target.on_host else one_blas_thread()
-    with (
-        Interruption(sigterm=checkpoints is not None) as interruption,
-        threads,
-        report,
-        making.open(setup) as begin_of,
-    ):
+    with Interruption(sigterm=checkpoints is not None) as interruption, threads, report:
 
         def between_calls(outcome: Outcome) -> str | None:
             if checkpoints is not None and checkpoints.due:
                 checkpoints.save(outcome.state, outcome.notes())
             return interruption.reason or report.stop_reason
 
-        labels = setup.approximation.coordinates.labels
-
-        def drive(method: Method, outcome: Outcome, starts: Starts | None = None) -> Outcome:
-            driver = Driver(
-                method,
-                setup.dataset,
-                setup.run_key,
-                report,
-                setup.effort,
-                setup.target.on_host,
-                labels,
-                between_calls,
-                begin_of(outcome.fell_back_at is not None),
-            )
-            return driver.drive(outcome, setup.budget, starts)
-
-        if outcome.fell_back_at is None:
-            outcome = drive(setup.method(), outcome, setup.starts(outcome.start) if outcome.new else None)
-            if outcome.gave_up:
-                outcome = _fall_back(setup, outcome)
-        if outcome.fell_back_at is not None and outcome.error is None and interruption.reason is None:
-            outcome = drive(setup.fallback(outcome.fell_back_at, bool(outcome.starts)), outcome)
-            outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
+        running = Running(report, making, interruption, between_calls)
+        nodes = outcome.nodes
+        outcome, again = running.through(setup.with_nodes(nodes), outcome)
+        while again:
+            before, nodes = replace(outcome, nodes=nodes), outcome.nodes
+            finer = setup.with_nodes(nodes)
+            outcome, again = running.through(finer, begin_again(finer, outcome))
+            outcome = no_worse(before, outcome)
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
     outcome.signal = interruption.number
     return outcome
+
+
+@dataclass(frozen=True)
+class Running:
+    """Who is told, who helps and who may end it while a run goes on; and what is done between two calls of the compiled
+    loop, which gives a reason to end, if there is one."""
+
+    report: Reporters
+    making: Making
+    interruption: Interruption
+    between_calls: Callable[[Outcome], str | None]
+
+    def through(self, setup: Setup, outcome: Outcome) -> tuple[Outcome, bool]:
+        """The phases of a run: the method that was chosen, and, where that gives up, Adam. Also tells whether to begin
+        again with more nodes."""
+        with self.making.open(setup, outcome.nodes) as begin_of:
+
+            def drive(method: Method, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
+                driver = Driver(
+                    method,
+                    setup.dataset,
+                    setup.run_key,
+                    self.report,
+                    setup.effort,
+                    setup.target.on_host,
+                    setup.approximation.coordinates.labels,
+                    self.between_calls,
+                    begin_of(outcome.fell_back_at is not None),
+                )
+                return driver.drive(outcome, budget, starts)
+
+            if outcome.fell_back_at is None:
+                for budget in sorted({max(first_look(setup), outcome.gradients), setup.budget}):
+                    starts = setup.starts(outcome.start) if outcome.new else None
+                    outcome = drive(setup.method(), outcome, budget, starts)
+                    if more_nodes(setup, outcome):
+                        return outcome, True
+                    if outcome.status.kind != "budget" or outcome.gave_up:
+                        break
+                if outcome.gave_up:
+                    outcome = _fall_back(setup, outcome)
+            if outcome.fell_back_at is not None and outcome.error is None and self.interruption.reason is None:
+                outcome = drive(setup.fallback(outcome.fell_back_at, bool(outcome.starts)), outcome, setup.budget)
+                outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
+        return outcome, False
 
 
 def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopState, Params]:

@@ -34,6 +34,7 @@ from isvi.fitting.options import (
     choose_starts,
     default_optimizer,
     rows_at_once,
+    usual_with_integrals,
 )
 from isvi.fitting.start import given_values, start_params
 from isvi.fitting.starts import Starts
@@ -41,6 +42,7 @@ from isvi.model.binding import Bindable, bind, make_target
 from isvi.model.checks import DRAWS, Trial
 from isvi.model.cutting import cut
 from isvi.model.grouping import Groups
+from isvi.model.local import Marginal, marginal_of
 from isvi.model.model import Model
 from isvi.model.target import Target
 
@@ -78,6 +80,17 @@ class Setup:
         )
         return jitter_key, start_key, run_key
 
+    def with_nodes(self, nodes: tuple[int, bool] | None) -> "Setup":
+        """The same, with the integrals over local latents taken by so many nodes, around the mode or everywhere."""
+        if nodes is None:
+            return self
+        marginal = marginal_of(self.model)
+        finer = marginal.with_rule(replace(marginal.rule, count=nodes[0], everywhere=nodes[1]))
+        model = replace(self.model, log_likelihood=finer)
+        target = make_target(model, self.approximation.coordinates)
+        trial = Trial(target, self.dataset.first, self.approximation.dim)
+        return replace(self, model=model, target=target, trial=trial)
+
     @property
     def run_key(self) -> PRNGKeyArray:
         return self.keys[2]
@@ -91,6 +104,9 @@ class Setup:
     def effort(self) -> dict[str, Any] | None:
         """Compiler options for the run."""
         per_gradient = 0.0 if self.target.on_host else self.trial.operations_per_gradient
+        if isinstance(self.algorithm, Auto) and isinstance(self.model.log_likelihood, Marginal):
+            usual = usual_with_integrals(self.dataset, self.estimator)
+            return effort(min(self.budget, usual) * per_gradient, at_most=False)
         return effort(self.budget * per_gradient)
 
     @cached_property

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 from isvi.core.coordinates import Coordinates
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.grouped import Grouped
+from isvi.data.grouped_files import GroupedFiles
 from isvi.data.opening import as_source
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.local import bind_local
@@ -37,7 +38,7 @@ def bind(model: Model | Bindable, data: Any, batch_size: int | None) -> Bound:
     if isinstance(model, Model) and model.local is not None:
         return Bound(bind_local(model, data), data, batch_size)
     require(
-        not isinstance(data, Grouped),
+        not isinstance(data, (Grouped, GroupedFiles)),
         ConfigurationError,
         "The data are grouped, but the model has no local latents that a group could have: "
         "isvi.Model(..., local={...}, log_local_prior=...). Pass the rows as they are, or declare them.",

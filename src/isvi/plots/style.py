@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from isvi.core.extras import import_extra
 
 if TYPE_CHECKING:
@@ -19,6 +21,20 @@ def new_axes(axes: "Axes | None", size: tuple[float, float] = SIZE) -> "Axes":
         return axes
     pyplot = import_extra("matplotlib.pyplot", "plots", "A plot")
     return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def uniform_band(axes: "Axes", count: int) -> np.ndarray:
+    """Draw where the distribution function of so many uniform values, less the uniform's, is with 95%, at every point;
+    returns the points."""
+    share = np.linspace(0, 1, 201)
+    band = 1.96 * np.sqrt(share * (1 - share) / count)
+    axes.fill_between(share, -band, band, color="grey", alpha=0.25, linewidth=0)
+    return share
+
+
+def excess(values: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Their distribution function at these points, less the uniform's."""
+    return np.searchsorted(np.sort(values), share, side="right") / len(values) - share
 
 
 def light_grid(axes: "Axes") -> None:

@@ -13,6 +13,7 @@ from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.data.arrays import checked_arrays
 from isvi.data.dataset import Dataset
 from isvi.data.grouped import Grouped
+from isvi.data.grouped_files import GroupedStream
 from isvi.data.packs import Pack, Packs
 from isvi.model.local.binding import marginal_of
 from isvi.model.local.marginal import Marginal, as_pack
@@ -83,7 +84,10 @@ def _batches(fit: "Fit", groups: Sequence[Any] | None, data: Any) -> Batches:
         require(
             isinstance(dataset, Packs),
             ConfigurationError,
-            "Which row is which is not kept where every row has latents of its own: fit.local(data=rows).",
+            "The groups are in files, which are not searched for some of them: "
+            "fit.local(data=isvi.data.grouped(rows, by=...)) takes their rows."
+            if isinstance(dataset, GroupedStream)
+            else "Which row is which is not kept where every row has latents of its own: fit.local(data=rows).",
         )
         assert isinstance(dataset, Packs)
         return _of_groups(dataset.groups, groups, dataset)

@@ -9,6 +9,8 @@ from isvi.core.errors import CheckpointError, require
 from isvi.core.text import shown
 
 Kind = Literal["budget", "converged", "settled", "diverged", "interrupted"]
+NOT_CONVERGED = "not converged"
+"""How the message begins where a method came to rest, and what it promises is not kept all the same."""
 NAMES_SHOWN = 5
 
 
@@ -20,8 +22,9 @@ class Status:
         kind: ``"budget"`` (all model gradients were used), ``"converged"`` (no entry's mean is predicted to be further
             than a tenth of its standard deviation, and no standard deviation than a tenth, from that of the best member
             of the family: ``fit.diagnose()`` tells how good that is), ``"settled"`` (nothing is left to gain on
-            average; with very many latents that is all that is checked), ``"diverged"`` (the model stopped giving
-            finite numbers; the last good parameters were kept) or ``"interrupted"``.
+            average; with very many latents that is all that is checked; a message that begins with "not converged" says
+            why that is not enough), ``"diverged"`` (the model stopped giving finite numbers; the last good parameters
+            were kept) or ``"interrupted"``.
         message: the reason, and what to try if it is a bad one.
     """
 

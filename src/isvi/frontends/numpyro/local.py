@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -19,6 +20,8 @@ from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent
 from isvi.data.arrays import checked_arrays
 from isvi.data.grouped import Grouped, grouped
+from isvi.data.grouped_files import GroupedFiles
+from isvi.data.source import Source
 from isvi.frontends.numpyro.rows import DataPlates
 from isvi.frontends.numpyro.sites import Site, is_latent, is_observed, same_support, within
 from isvi.frontends.numpyro.traced import ModelFunction
@@ -41,16 +44,25 @@ class LocalNumpyroModel(ModelFunction):
 
     def bind(self, data: Any = None, batch_size: int | None = None) -> Bound:
         """Trace the model on one row; the result holds an :class:`isvi.Model`."""
-        data = grouped(data, self.by) if self.by is not None and not isinstance(data, Grouped) else data
-        arrays = data.arrays if isinstance(data, Grouped) else checked_arrays(data)[0]
+        if self.by is not None and not isinstance(data, (Grouped, GroupedFiles)):
+            data = grouped(data, self.by)
+        row, num_rows = _first_row(data)
         require(
-            isinstance(arrays, Mapping),
+            isinstance(row, Mapping),
             ModelError,
             "a NumPyro model with local latents takes its data by name: a dict of arrays, or a DataFrame.",
         )
-        num_rows = data.num_rows if isinstance(data, Grouped) else len(next(iter(arrays.values())))
-        model = _OneGroup(self, {name: column[0] for name, column in arrays.items()}, num_rows).model()
-        return bind(model, data, batch_size)
+        return bind(_OneGroup(self, dict(row), num_rows).model(), data, batch_size)
+
+
+def _first_row(data: Any) -> tuple[Any, int]:
+    """The first row, and how many there are."""
+    if isinstance(data, (Grouped, GroupedFiles)):
+        return data.first_row(), data.num_rows
+    if isinstance(data, Source):
+        return jax.tree.map(lambda column: column[0], data.head(1)), data.num_rows
+    arrays, num_rows = checked_arrays(data)
+    return jax.tree.map(lambda column: column[0], arrays), num_rows
 
 
 class _OnePlace(DataPlates):

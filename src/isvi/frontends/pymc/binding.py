@@ -14,14 +14,24 @@ from isvi.frontends.pymc.variables import Variables
 from isvi.model.binding import Bound
 
 
-def from_pymc(model: Any, data: Sequence[str] | None = None) -> "PymcModel":
+def from_pymc(model: Any, data: Sequence[str] | None = None, *, local: str | None = None) -> "PymcModel":
     """A PyMC model as a model for :func:`isvi.fit`. Needs the extra ``isvi[pymc]``.
 
     Args:
         model: a ``pm.Model``. Its ``pm.Data`` containers are the data: fit with ``isvi.fit(isvi.from_pymc(model))``.
         data: names of the containers to cut into mini-batches; by default those with as many rows as the observed
             variables. Observations that are not in a container are used all at once.
+        local: refused. A PyMC model's graph is built for all entries of a dimension at once, and cannot be evaluated
+            for one group: latents of groups are integrated out for :class:`isvi.Model` and NumPyro models.
     """
+    require(
+        local is None,
+        ConfigurationError,
+        f"latents of the dimension {local!r} cannot be integrated out of a PyMC model: its graph is built for all "
+        "groups at once, with their number in it, and cannot be evaluated for one. Write the model as isvi.Model(..., "
+        "local={...}, log_local_prior=...) or in NumPyro (isvi.from_numpyro(..., local=..., by=...)); without local "
+        "they are latents like any other.",
+    )
     import_extra("pymc", "pymc", "isvi.from_pymc")
     require(
         hasattr(model, "free_RVs") and hasattr(model, "rvs_to_values"),

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.data.arrays import checked_arrays
 from isvi.data.grouped import Grouped
-from isvi.data.source import Source
+from isvi.data.grouped_files import GroupedFiles
+from isvi.data.source import Source, row_spec
 from isvi.model.local.marginal import Marginal
 from isvi.model.local.nodes import Nodes
 from isvi.model.model import Model
@@ -28,7 +29,7 @@ def bind_local(model: Model, data: Any) -> Model:
     )
     size = sum(latent.unconstrained_size for latent in model.local.values())
     rule = Nodes.choose(size, model.nodes, _num_groups(data))
-    if isinstance(data, Grouped):
+    if isinstance(data, (Grouped, GroupedFiles)):
         _refuse_one_per_group(size, data)
     _check(model, _row(data))
     assert model.log_likelihood is not None
@@ -50,20 +51,19 @@ def evaluations_per_row(model: Model) -> int:
 
 
 def _num_groups(data: Any) -> int:
-    if isinstance(data, Grouped):
+    if isinstance(data, (Grouped, GroupedFiles)):
         return len(data.labels)
     return data.num_rows if isinstance(data, Source) else checked_arrays(data)[1]
 
 
 def _row(data: Any) -> Any:
     """Shapes and types of one row."""
-    if isinstance(data, Source):
+    if isinstance(data, (Source, Grouped, GroupedFiles)):
         return data.layout
-    arrays = data.arrays if isinstance(data, Grouped) else checked_arrays(data)[0]
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)), arrays)
+    return jax.tree.map(lambda a: row_spec(a.shape[1:], a.dtype), checked_arrays(data)[0])
 
 
-def _refuse_one_per_group(size: int, data: Grouped) -> None:
+def _refuse_one_per_group(size: int, data: Grouped | GroupedFiles) -> None:
     require(
         size == 1 or size != len(data.labels),
         ModelError,

@@ -63,6 +63,10 @@ def find_modes(log_densities: LogDensities, start: Points) -> Modes:
         value, gradient, hessian = _derivatives(log_densities, points)
         curvature = cholesky(-hessian)
         whitened = solve_lower(curvature.lower, gradient)
+        # Where it curves upwards a small slope does not mean that a mode is near: the step is one of the sds there.
+        size = jnp.sqrt(jnp.sum(whitened**2, axis=-1))
+        stretch = jnp.where(curvature.definite | (size >= 1), 1.0, 1 / jnp.maximum(size, jnp.finfo(size.dtype).tiny))
+        whitened = whitened * stretch[:, None]
         step = solve_upper(curvature.lower, whitened)
         decrement = jnp.sum(whitened**2, axis=-1)
         return _Search(points, value, step, jnp.ones_like(value), decrement, curvature, jnp.int32(0))

@@ -6,7 +6,7 @@ points and their mirror images, shifted for every group in its own way. The shif
 groups, the errors of all groups would be the same and add up, where as it is they average out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -35,6 +35,17 @@ FEWEST_NODES, FEWEST_POINTS = 3, 32
 the value is Laplace's approximation, and the gradient is not that of the value."""
 NEGLIGIBLE = 1e-9
 """Products of nodes with less weight than this are left out: corners of the grid."""
+FURTHER = {1: 8, 2: 4, 3: 4}
+"""Nodes per dimension that a rule has more than the one that it judges."""
+MORE = {1: (31, 63), 2: (15, 25), 3: (9, 15)}
+"""Nodes per dimension for groups that the usual number is too few for."""
+MOST_POINTS = 4096
+POINTS_EACH, MOST_POINTS_EACH = 32, 512
+"""Of each Gaussian, where points are everywhere."""
+MOST_AXES = 3
+"""Along which modes are searched for, where points are everywhere: two searches each."""
+SCALES = (1.15, 3.5)
+"""Of the Gaussians there, in the sds that the curvature at the mode gives: one for the bulk, one for heavy tails."""
 WIDENING = 1.15
 """Of the Gaussian that points are drawn from: too narrow a one would give some of them unbounded weights."""
 
@@ -46,10 +57,15 @@ class Nodes:
     Attributes:
         size: dimensions.
         count: nodes per dimension, or, beyond three dimensions, in all.
+        everywhere: whether points are not only around one mode (:mod:`isvi.model.local.everywhere`); ``count`` is then
+            how many there are of each Gaussian.
+        asked: whether the user said so: then there are no others.
     """
 
     size: int
     count: int
+    everywhere: bool = False
+    asked: bool = False
 
     @classmethod
     def choose(cls, size: int, count: int | None, groups: int = 1) -> "Nodes":
@@ -67,23 +83,41 @@ class Nodes:
             ModelError,
             f"nodes must be a whole number, for {size} local entries of at least {least}; got {count!r}.",
         )
+        asked = count is not None
         if count is None:
             usual = NODES.get(size, (POINTS, POINTS, POINTS))
             count = usual[(groups > MANY) + (groups > VERY_MANY)]
-        return cls(size, int(count))
+        return cls(size, int(count), asked=asked)
 
     @property
     def products(self) -> bool:
-        return self.size <= LARGEST_PRODUCT
+        return self.size <= LARGEST_PRODUCT and not self.everywhere
 
     @property
     def total(self) -> int:
         """Nodes in all dimensions together."""
+        if self.everywhere:
+            return self.count * gaussians(self.size)
         return len(self._grid[0]) if self.products else 2 * -(-self.count // 2)
 
     def finer(self) -> "Nodes":
         """A rule to judge this one by: with an error that is a small part of this one's."""
-        return Nodes(self.size, self.count + 4 if self.products else 4 * self.count)
+        return replace(self, count=self.count + FURTHER[self.size] if self.products else 4 * self.count)
+
+    def next(self, elsewhere: bool) -> "Nodes | None":
+        """The rule to go on with where this one is not precise enough; None if there is no better one.
+
+        ``elsewhere`` tells that there is mass which nodes around one mode do not reach."""
+        if self.asked:
+            return None
+        if self.everywhere:
+            return replace(self, count=4 * self.count) if self.count < MOST_POINTS_EACH else None
+        if elsewhere:
+            return Nodes(self.size, POINTS_EACH, everywhere=True)
+        if self.products:
+            more = [count for count in MORE[self.size] if count > self.count]
+            return replace(self, count=more[0]) if more else Nodes(self.size, POINTS_EACH, everywhere=True)
+        return replace(self, count=4 * self.count) if self.count < MOST_POINTS else None
 
     def at(self, numbers: Int[Array, " groups"], dtype: np.dtype) -> tuple[Float[Array, "nodes groups size"], Array]:
         """Points for each group, and the log of the weight of each: with z a point and w its weight, the integral
@@ -93,7 +127,7 @@ class Nodes:
             shape = (len(grid), numbers.shape[0], self.size)
             spread = jnp.broadcast_to(jnp.asarray(grid, dtype)[:, None], shape)
             return spread, jnp.asarray(log_weights, dtype)[:, None]
-        points = self._points(numbers, dtype)
+        points = normal_points(numbers, self.count, self.size, dtype)
         log_density = -0.5 * jnp.sum(points**2, axis=-1) - self.size * (np.log(WIDENING) + 0.5 * np.log(2 * np.pi))
         return WIDENING * points, -log_density - np.log(points.shape[0])
 
@@ -110,15 +144,24 @@ class Nodes:
         places = np.array(chosen)
         return nodes[places], log_weights[places].sum(axis=1)
 
-    def _points(self, numbers: Int[Array, " groups"], dtype: np.dtype) -> Float[Array, "nodes groups size"]:
-        """Standard normal points: those of a Korobov-like lattice, shifted, and their mirror images."""
-        half = -(-self.count // 2)
-        lattice = jnp.asarray(_lattice(half, self.size), dtype)
-        keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.key(0), number))(numbers)
-        shifts = jax.vmap(lambda key: jax.random.uniform(key, (self.size,), dtype))(keys)
-        inside = jnp.clip((lattice[:, None] + shifts) % 1.0, 1e-6, 1 - 1e-6)
-        points = ndtri(inside)
-        return jnp.concatenate([points, -points])
+
+def normal_points(
+    numbers: Int[Array, " groups"], count: int, size: int, dtype: np.dtype
+) -> Float[Array, "nodes groups size"]:
+    """Standard normal points: those of a Korobov-like lattice, shifted, and their mirror images."""
+    half = -(-count // 2)
+    lattice = jnp.asarray(_lattice(half, size), dtype)
+    keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.key(0), number))(numbers)
+    shifts = jax.vmap(lambda key: jax.random.uniform(key, (size,), dtype))(keys)
+    inside = jnp.clip((lattice[:, None] + shifts) % 1.0, 1e-6, 1 - 1e-6)
+    points = ndtri(inside)
+    return jnp.concatenate([points, -points])
+
+
+def gaussians(size: int) -> int:
+    """How many there are, where points are everywhere: from 0, from both ends of each axis, the likelihood's and the
+    prior's."""
+    return (3 + 2 * min(size, MOST_AXES)) * len(SCALES)
 
 
 def _lattice(count: int, size: int) -> np.ndarray:

@@ -60,6 +60,16 @@ def solve_upper(lower: Matrices, vectors: Vectors) -> Vectors:
     return jnp.stack([found[row] for row in range(size)], axis=-1)
 
 
+def times_upper(lower: Matrices, vectors: Vectors) -> Vectors:
+    """``lower.T vector``."""
+    size = lower.shape[-1]
+    entries = [
+        sum((lower[:, j, row] * vectors[:, j] for j in range(row, size)), jnp.zeros_like(vectors[:, row]))
+        for row in range(size)
+    ]
+    return jnp.stack(entries, axis=-1)
+
+
 def log_determinant(lower: Matrices) -> Float[Array, " groups"]:
     """Of the factor: half of the matrix'."""
     return jnp.sum(jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)), axis=-1)
