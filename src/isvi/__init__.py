@@ -30,6 +30,7 @@ from isvi.families import (
     LowRank,
     MeanField,
     StudentT,
+    Warped,
     approximate,
 )
 from isvi.fitting import Callback, MLflow, TensorBoard, fit, resume
@@ -92,6 +93,7 @@ __all__ = [
     "StudentT",
     "Target",
     "TensorBoard",
+    "Warped",
     "WorkerError",
     "approximate",
     "bound_kl",

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isvi.exchange.standard import standard
+
 if TYPE_CHECKING:
     from isvi.results.fit import Fit
 
@@ -17,10 +19,9 @@ ONE_MODE = "an order or a prior that tells the modes apart (isvi.ordered for the
 
 def another_mode(fit: "Fit", elbo: float) -> bool:
     """Whether some start led to a place that q rules out, with an ELBO that rules it in."""
-    if not fit.starts or not fit.approximation.gaussian:
+    if not fit.starts:
         return False
-    location = np.asarray(fit.approximation.location(fit.params), float)
-    factor = np.asarray(fit.approximation.factor(fit.params), float)
+    frame = standard(fit)
     good = [one for one in fit.starts if one.elbo > elbo - AS_GOOD]
-    away = [np.linalg.solve(factor, np.asarray(one.location) - location) for one in good]
-    return any(0.5 * float(distance @ distance) > FAR + 2 * len(location) for distance in away)
+    away = [frame.enter(np.asarray(one.location)[None])[0] for one in good]
+    return any(0.5 * float(distance @ distance) > FAR + 2 * len(distance) for distance in away)

@@ -204,7 +204,7 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Ch
         outcome.status = endless(setup.approximation, own) or outcome.status
     if setup.options.independent_rows is False:
         outcome.status = outcome.status.adding(DEPENDENT_ROWS)
-    fit = _fit(setup, outcome, own)
+    fit = _bent(setup, outcome, _fit(setup, outcome, own))
     if outcome.fell_back_at is not None and outcome.error is None:
         fit = _no_worse(fit, _fit(setup, outcome, setup.own(outcome.start)))
     if checkpoints is not None:
@@ -238,6 +238,16 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
         starts=tuple(outcome.starts),
         settings=_settings(setup),
     )
+
+
+def _bent(setup: Setup, outcome: Outcome, fit: Fit) -> Fit:
+    """With what came of bending the Gaussian, if that was tried and it did not grow without end."""
+    if outcome.warp is None:
+        return fit
+    fit = replace(fit, gradients=fit.gradients + outcome.warp.gradients)
+    if outcome.warp.params is None or not outcome.status.good:
+        return fit
+    return replace(fit, approximation=setup.bent, params=outcome.warp.params)
 
 
 def _settings(setup: Setup) -> dict[str, Any]:

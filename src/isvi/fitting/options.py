@@ -9,12 +9,13 @@ import optax
 from isvi.algorithms import ISGD, AlgorithmOptions
 from isvi.auto import Auto
 from isvi.auto.dense import LARGEST_DIM as LARGEST_FULL_RANK
+from isvi.auto.warping import LARGEST_DIM as LARGEST_WARPED
 from isvi.auto.whole import LARGEST_DIM
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.data.opening import DEFAULT_BATCH_SIZE, Data
 from isvi.estimators import EstimatorOptions, Reparameterization
-from isvi.families import Approximation, Family, FullRank, MeanField
+from isvi.families import Approximation, Family, FullRank, MeanField, Warped
 from isvi.fitting.starts import SHARE, records_needed
 
 STARTS = 8
@@ -43,6 +44,8 @@ class Options:
     starts: int | None = None
     seed: int = 0
     independent_rows: bool | None = None
+    kept_back: int | None = None
+    """Of the budget, model gradients that are kept for bending the Gaussian."""
 
 
 def choose_family(
@@ -53,6 +56,11 @@ def choose_family(
         return family
     dim = sum(latent.unconstrained_size for latent in latents.values())
     return FullRank() if own_method and dim <= LARGEST_FULL_RANK else MeanField()
+
+
+def warpable(algorithm: AlgorithmOptions, dim: int, dataset: Data) -> bool:
+    """Whether a Gaussian can be bent after it has settled: what is remembered then are its own draws, of all rows."""
+    return isinstance(algorithm, Auto) and dim <= LARGEST_WARPED and dataset.num_batches == 1
 
 
 def choose_method(

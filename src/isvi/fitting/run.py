@@ -8,7 +8,7 @@ from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Reporters
-from isvi.fitting.driver import Driver
+from isvi.fitting.driver import PROMISES, Driver
 from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, make_start
 from isvi.fitting.making import Making
@@ -16,6 +16,7 @@ from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
 from isvi.fitting.starts import Starts
 from isvi.fitting.threads import one_blas_thread
+from isvi.fitting.warp import warp
 from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")
@@ -77,7 +78,7 @@ def run(
                 between_calls,
                 begin_of(outcome.fell_back_at is not None),
             )
-            return driver.drive(outcome, setup.budget, starts)
+            return driver.drive(outcome, setup.budget_of_method, starts)
 
         if outcome.fell_back_at is None:
             outcome = drive(setup.method(), outcome, setup.starts(outcome.start) if outcome.new else None)
@@ -88,6 +89,10 @@ def run(
             outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
+        if setup.warp is not None and outcome.settled:
+            outcome.warp = warp(setup, outcome, lambda: between_calls(outcome))
+            outcome.status = outcome.warp.status(outcome.status, PROMISES["converged"])
+            outcome.error = outcome.warp.error
     outcome.signal = interruption.number
     return outcome
 

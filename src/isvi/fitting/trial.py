@@ -1,0 +1,149 @@
+"""What trying a warp takes: fits to records, and records where the bent q is. In double precision, but for the model."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE
+from isvi.auto.warping import bound, fit_warp, moments, straight
+from isvi.core.compiling import A_LITTLE, compiled_once, on_cpu
+from isvi.families.warped import WarpedParams
+from isvi.fitting.setup import Setup
+from isvi.memory.record import Record
+from isvi.results.status import some
+
+NOTHING = 0.003
+"""Nats between the Gaussian and the bent q that make no difference: no share of the mass is moved that is as large as
+four in a hundred."""
+NOISE = 4000
+"""Draws of q, always of the same noise, by which means and sds of two of them are compared."""
+AT_ONCE = 16
+"""Draws that the model is evaluated at in one call."""
+
+Double = Float[np.ndarray, "..."]
+
+
+class Trial:
+    """Fits of a bent q to records.
+
+    Args:
+        setup: of the run.
+        records: those of the Gaussian, with a leading axis.
+        more: how many may be added.
+
+    Attributes:
+        evaluated: model gradients that it took so far.
+    """
+
+    def __init__(self, setup: Setup, records: Record, more: int) -> None:
+        self.evaluated = 0
+        self.pool: Record = jax.tree.map(_in_double, records)
+        self._setup, self._dtype = setup, records.draws.dtype
+        self._capacity = len(records.batch) + more
+        self._approximation = setup.bent
+        with jax.enable_x64(True):
+            estimator = bound(setup.target, setup.bent)
+            self._fit = jax.jit(
+                lambda start, pool: fit_warp(estimator, start, pool).params, compiler_options=on_cpu(A_LITTLE)
+            )
+            self._density = compiled_once(jax.vmap(lambda params, z: setup.bent.log_density(params, z)[0], (None, 0)))
+            self._draw = compiled_once(setup.bent.draw, static_argnums=2)
+            self._moments = compiled_once(lambda params, noise: moments(setup.bent, params, noise))
+
+    def straight(self, location: Double, factor: Double) -> WarpedParams:
+        """The Gaussian, as one that can be bent."""
+        with jax.enable_x64(True):
+            return straight(location, factor, self.pool)
+
+    def fit(self, start: WarpedParams, every: slice = slice(None)) -> WarpedParams:
+        """A bent q, fitted to all records, or to those of a slice."""
+        missing = self._capacity - len(self.pool.batch)
+        counted = np.zeros_like(self.pool.share)
+        counted[every] = 1
+        chosen = self.pool._replace(share=counted)
+        # Always of the same shape, so that one program is compiled: what is added has no share.
+        padded = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]), chosen)
+        padded.share[len(self.pool.batch) :] = 0
+        with jax.enable_x64(True):
+            return self._fit(start, padded)
+
+    def records(self, number: int, params: WarpedParams, count: int) -> Record:
+        """Fresh ones, of two draws each, that together take so many model gradients."""
+        with jax.enable_x64(True):
+            draws = self._draw(jax.random.fold_in(self._setup.run_key, number), params, count)
+        seen = np.asarray(draws, self._dtype)  # as the model sees them
+        log_joint, gradient = self._evaluate(seen)
+        density = self.log_density(params, _in_double(seen))
+        self.evaluated += count
+        pairs = count // 2
+        made = (seen, density[:, None], log_joint, gradient)
+        return Record(
+            *(_in_double(one).reshape(pairs, 2, *one.shape[1:]) for one in made),
+            np.zeros(pairs, np.int32),
+            np.ones(pairs),
+        )
+
+    def add(self, records: Record) -> None:
+        """To those that are fitted to, but for what is not finite."""
+        finite = np.isfinite(records.log_joint).all(axis=1) & np.isfinite(records.gradient).all(axis=(1, 2))
+        self.pool = jax.tree.map(lambda old, new: np.concatenate([old, new[finite]]), self.pool, records)
+
+    def log_density(self, params: WarpedParams, draws: Double) -> Double:
+        with jax.enable_x64(True):
+            return np.asarray(self._density(params, draws))
+
+    def _evaluate(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """By this process, whoever made the records before: there are few."""
+        missing = -len(draws) % AT_ONCE
+        filled = np.concatenate([draws, np.repeat(draws[-1:], missing, axis=0)])
+        if self._setup.target.on_host:
+            filled = draws
+        pieces = [self._model(filled[start : start + AT_ONCE]) for start in range(0, len(filled), AT_ONCE)]
+        values, gradients = (np.concatenate(parts)[: len(draws)] for parts in zip(*pieces, strict=True))
+        return values, gradients
+
+    @cached_property
+    def _model(self) -> Callable[[np.ndarray], Any]:
+        target, batch = self._setup.target, self._setup.dataset.first.batch(0)
+        ask = target.values_and_gradients
+        if not target.on_host:
+            ask = jax.jit(ask, compiler_options=self._setup.effort)
+        return lambda draws: jax.device_get(ask(jnp.asarray(draws), batch))
+
+    def moved(self, params: WarpedParams, gaussian: WarpedParams) -> bool:
+        """Whether the bent q is another one than the Gaussian, by the KL between them."""
+        with jax.enable_x64(True):
+            draws = np.asarray(self._draw(self._setup.run_key, params, NOISE))
+        ratios = self.log_density(params, draws) - self.log_density(gaussian, draws)
+        return not np.mean(ratios) < NOTHING
+
+    def in_doubt(self, params: WarpedParams) -> str | None:
+        """What fits to the two halves of the records do not agree about; half of their difference is about how far off
+        the fit to all may be, and of that, half of what is promised is asked for."""
+        halves = [self._shape(self.fit(params, slice(first, None, 2))) for first in (0, 1)]
+        _, sds = self._shape(params)
+        with np.errstate(all="ignore"):
+            means = np.abs(halves[0][0] - halves[1][0]) / sds
+            widths = np.abs(np.log(halves[0][1] / halves[1][1]))
+        labels = self._setup.approximation.coordinates.labels()
+        told = [
+            f"{what} of {some(labels, ~(off < tolerance))}"
+            for what, off, tolerance in (("the mean", means, MEAN_TOLERANCE), ("the sd", widths, SD_TOLERANCE))
+            if not (off < tolerance).all()
+        ]
+        return f"{' and '.join(told)} may be off" if told else None
+
+    def _shape(self, params: WarpedParams) -> tuple[Double, Double]:
+        noise = np.random.default_rng(0).normal(size=(NOISE, self._approximation.dim))
+        with jax.enable_x64(True):
+            means, sds = self._moments(params, noise)
+        return np.asarray(means), np.asarray(sds)
+
+
+def _in_double(leaf: np.ndarray) -> np.ndarray:
+    return np.asarray(leaf, np.float64) if np.issubdtype(np.asarray(leaf).dtype, np.floating) else np.asarray(leaf)
