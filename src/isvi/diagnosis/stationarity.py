@@ -45,7 +45,8 @@ class Slope(NamedTuple):
 
 
 def slope(fit: "Fit", seed: int) -> Slope | None:
-    """Gradients of all mini-batches at eight antithetic pairs of draws; None for families without a parameter that moves all of q.
+    """Gradients of all mini-batches at eight antithetic pairs of draws; None for families that no parameter moves
+    as a whole.
 
     A pair cancels all that is odd in the draw: for a Gaussian posterior nothing is left but the gradient itself.
     """

@@ -7,8 +7,8 @@ z = loc + M u, and entry by entry, in an order in which those that drive others 
 
 h is monotone; its tails grow as the powers t + k on the right and t - k on the left of those of the noise, so that k is
 skewness and t is weight in both tails. The a are funnels, such as coefficients whose width is that of the noise scale,
-and the b are bananas. With t = 1 and everything else 0 it is a Gaussian. All of it has a closed inverse, one entry after
-the other, and as the noise has mean 0, its entropy needs one-dimensional integrals only.
+and the b are bananas. With t = 1 and everything else 0 it is a Gaussian. All of it has a closed inverse, one entry
+after the other, and as the noise has mean 0, its entropy needs one-dimensional integrals only.
 """
 
 from collections.abc import Mapping

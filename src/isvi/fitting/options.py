@@ -15,7 +15,7 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.data.opening import DEFAULT_BATCH_SIZE, Data
 from isvi.estimators import EstimatorOptions, Reparameterization
-from isvi.families import Approximation, Family, FullRank, MeanField, Warped
+from isvi.families import Approximation, Family, FullRank, MeanField
 from isvi.fitting.starts import SHARE, records_needed
 
 STARTS = 8

@@ -1,4 +1,4 @@
-"""What trying a warp takes: fits to records, and records where the bent q is. In double precision, but for the model."""
+"""What trying a warp takes: fits to records, and records where the bent q is. All but the model in double precision."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -63,14 +63,12 @@ class Trial:
     def fit(self, start: WarpedParams, every: slice = slice(None)) -> WarpedParams:
         """A bent q, fitted to all records, or to those of a slice."""
         missing = self._capacity - len(self.pool.batch)
-        counted = np.zeros_like(self.pool.share)
-        counted[every] = 1
-        chosen = self.pool._replace(share=counted)
-        # Always of the same shape, so that one program is compiled: what is added has no share.
-        padded = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]), chosen)
-        padded.share[len(self.pool.batch) :] = 0
+        counted = np.zeros(self._capacity)
+        counted[: len(self.pool.batch)][every] = 1
+        # Always of the same shape, so that one program is compiled: what fills it up has no share.
+        filled = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]), self.pool)
         with jax.enable_x64(True):
-            return self._fit(start, padded)
+            return self._fit(start, filled._replace(share=jnp.asarray(counted)))
 
     def records(self, number: int, params: WarpedParams, count: int) -> Record:
         """Fresh ones, of two draws each, that together take so many model gradients."""
@@ -81,12 +79,11 @@ class Trial:
         density = self.log_density(params, _in_double(seen))
         self.evaluated += count
         pairs = count // 2
-        made = (seen, density[:, None], log_joint, gradient)
-        return Record(
-            *(_in_double(one).reshape(pairs, 2, *one.shape[1:]) for one in made),
-            np.zeros(pairs, np.int32),
-            np.ones(pairs),
+        draws, density, log_joint, gradient = (
+            _in_double(one).reshape(pairs, 2, *one.shape[1:]) for one in (seen, density[:, None], log_joint, gradient)
         )
+        made: Any = (draws, density, log_joint, gradient, np.zeros(pairs, np.int32), np.ones(pairs))
+        return Record(*made)
 
     def add(self, records: Record) -> None:
         """To those that are fitted to, but for what is not finite."""

@@ -68,7 +68,6 @@ class Warp:
 
 def warp(setup: Setup, outcome: Outcome, stopped: Callable[[], str | None]) -> Warp:
     """Try to bend the Gaussian that a run came to. All that is random follows from the run's key."""
-    assert setup.warp is not None
     spend = min(outcome.gradients // SHARE, setup.budget - outcome.gradients)
     records = _newest_last(outcome)
     if len(records.batch) < RECORDS_PER_ENTRY * setup.approximation.dim or spend - ROUNDS * (spend // PART) < FEWEST:
@@ -88,6 +87,8 @@ def _tried(trial: Trial, setup: Setup, outcome: Outcome, spend: int, stopped: Ca
     gaussian = trial.straight(*parts)
     before = Ratios.of_the_newest(trial, gaussian)
     params = trial.fit(gaussian)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
+        return Warp(None, "no warp could be fitted to its records")
     if not trial.moved(params, gaussian):
         return Warp(None, "a warp would change nothing")
     for number in range(ROUNDS):
@@ -96,9 +97,9 @@ def _tried(trial: Trial, setup: Setup, outcome: Outcome, spend: int, stopped: Ca
         if stopped():
             return Warp(None, "a warp was tried, and not to its end", trial.evaluated)
     judged = trial.records(ROUNDS, params, 2 * ((spend - trial.evaluated) // 2))
-    after = Ratios((judged.log_joint - judged.log_density[..., 0]).reshape(-1, 1))
+    after = Ratios(np.reshape(judged.log_joint - judged.log_density[..., 0], (-1, 1)))
     better, words = _compared(before, after)
-    if not after.finite or not (better or setup.warp.always):
+    if not after.finite or not (better or (setup.warp is not None and setup.warp.always)):
         return Warp(None, f"a warp was tried and not kept: {words}", trial.evaluated)
     doubt = trial.in_doubt(params)
     dtype = jnp.result_type(*jax.tree.leaves(last))
@@ -112,8 +113,8 @@ def _compared(before: "Ratios", after: "Ratios") -> tuple[bool, str]:
         return False, "the model is not finite where it reaches"
     gain, error = after.mean - before.mean, float(np.hypot(after.error, before.error))
     words = (
-        f"by {after.values.size:,} draws that it was not fitted to, its ELBO is {gain:+.2f} ± {error:.2f} nats from the "
-        f"Gaussian's, {after.effective:.0%} of them are effective (of the Gaussian's, {before.effective:.0%})"
+        f"by {after.values.size:,} draws that it was not fitted to, its ELBO is {gain:+.2f} ± {error:.2f} nats from "
+        f"the Gaussian's, {after.effective:.0%} of them are effective (of the Gaussian's, {before.effective:.0%})"
     )
     if after.effective < NEARLY_EQUAL:
         words += f", and k-hat is {after.k_hat:.2f} ({before.k_hat:.2f})"
