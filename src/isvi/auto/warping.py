@@ -27,9 +27,9 @@ RATE, SLOWER, SLOWEST = 0.5, 0.7, 0.05
 whole step is too much: the Fisher information is that of the unbent q.)"""
 LONGEST_STEP = 0.3
 """Root mean square over the entries, in the geometry of q."""
-SHORT = 1e-5
+SHORT = 1e-4
 """Squared length of a natural gradient, in nats per entry, at which nothing is left to be done."""
-MOST_STEPS = 300
+MOST_STEPS = 100
 FAR = 3.0
 """Records whose squared distance from q's mean is more than this many times what is usual say nothing about its shape
 there."""
@@ -50,14 +50,20 @@ def bound(target: Target, approximation: Approximation) -> Estimator:
 
 def straight(
     location: Float[np.ndarray, " dim"], factor: Float[np.ndarray, "dim dim"], records: Record
-) -> WarpedParams:
-    """The Gaussian z = location + factor eps as a q that can be bent, with what drives other entries' scales first."""
+) -> tuple[WarpedParams, WarpedParams]:
+    """The Gaussian z = location + factor eps as a q that can be bent, in two ways: with what drives others first, and
+    last.
+
+    A funnel and a banana have the same third derivatives. The first is one with the driver first, whose noise stretches
+    the others; the second one with the driver last, which the squares of the others move."""
     covariance = factor @ factor.T
     order = _drivers_first(location, covariance, records)
+    return _in_order(location, covariance, order), _in_order(location, covariance, order[::-1])
+
+
+def _in_order(location: np.ndarray, covariance: np.ndarray, order: np.ndarray) -> WarpedParams:
     reordered = np.linalg.cholesky(covariance[np.ix_(order, order)])
-    backwards = np.argsort(order)
-    dim = len(location)
-    return WarpedGaussian(1, dim).straight(jnp.asarray(location), jnp.asarray(reordered[backwards]))
+    return WarpedGaussian(1, len(order)).straight(jnp.asarray(location), jnp.asarray(reordered[np.argsort(order)]))
 
 
 def _drivers_first(location: np.ndarray, covariance: np.ndarray, records: Record) -> np.ndarray:

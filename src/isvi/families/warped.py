@@ -29,6 +29,10 @@ NODES = np.linspace(-9.0, 9.0, 73)
 the trapezoidal rule at this spacing is exp(-2 pi / 0.25), less than 1e-10."""
 NODE_WEIGHTS = np.exp(-0.5 * NODES**2) / np.exp(-0.5 * NODES**2).sum()
 
+FARTHEST, MOST_STRETCHED = 1e4, 60.0
+"""Of a point that no draw is near, the noise is not found beyond this, nor with a larger exponent: what matters is
+that its density is nothing, and not that it is no number."""
+
 
 def _fisher_of_one() -> np.ndarray:
     """The Fisher information of one entry's shift, stretch, skew and tail where h is the identity: of velocities v of
@@ -118,8 +122,9 @@ class WarpedGaussian(LocationScale):
             number, value, scales, bends, own = entry
             known = numbers < number
             shift = bends @ jnp.where(known, noise**2 - 1, 0)
-            found = own.inverse((value - shift) * jnp.exp(-(scales @ jnp.where(known, noise, 0))))
-            return noise.at[number].set(found), None
+            stretch = jnp.clip(scales @ jnp.where(known, noise, 0), -MOST_STRETCHED, MOST_STRETCHED)
+            found = own.inverse((value - shift) * jnp.exp(-stretch))
+            return noise.at[number].set(jnp.clip(found, -FARTHEST, FARTHEST)), None
 
         entries = (numbers, bent, params.scales, params.bends, tails)
         return jax.lax.scan(one_more, jnp.zeros_like(bent), entries)[0]

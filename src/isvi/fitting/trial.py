@@ -43,6 +43,8 @@ class Trial:
     def __init__(self, setup: Setup, records: Record, more: int) -> None:
         self.evaluated = 0
         self.pool: Record = jax.tree.map(_in_double, records)
+        self._own: Double = np.asarray(self.pool.log_density[..., 0])
+        self._parts: list[tuple[int, WarpedParams]] = []
         self._setup, self._dtype = setup, records.draws.dtype
         self._capacity = len(records.batch) + more
         self._approximation = setup.bent
@@ -55,20 +57,22 @@ class Trial:
             self._draw = compiled_once(setup.bent.draw, static_argnums=2)
             self._moments = compiled_once(lambda params, noise: moments(setup.bent, params, noise))
 
-    def straight(self, location: Double, factor: Double) -> WarpedParams:
-        """The Gaussian, as one that can be bent."""
+    def straight(self, location: Double, factor: Double) -> tuple[WarpedParams, WarpedParams]:
+        """The Gaussian, as one that can be bent, in two ways."""
         with jax.enable_x64(True):
             return straight(location, factor, self.pool)
 
-    def fit(self, start: WarpedParams, every: slice = slice(None)) -> WarpedParams:
-        """A bent q, fitted to all records, or to those of a slice."""
-        missing = self._capacity - len(self.pool.batch)
-        counted = np.zeros(self._capacity)
-        counted[: len(self.pool.batch)][every] = 1
+    def fit(self, start: WarpedParams) -> WarpedParams:
+        """A bent q, fitted to all records so far."""
+        return self._fitted(start, self.pool)
+
+    def _fitted(self, start: WarpedParams, records: Record) -> WarpedParams:
         # Always of the same shape, so that one program is compiled: what fills it up has no share.
-        filled = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]), self.pool)
+        number, missing = len(records.batch), self._capacity - len(records.batch)
+        filled = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]), records)
         with jax.enable_x64(True):
-            return self._fit(start, filled._replace(share=jnp.asarray(counted)))
+            share = jnp.asarray(np.arange(self._capacity) < number, float)
+            return self._fit(start, filled._replace(share=share))
 
     def records(self, number: int, params: WarpedParams, count: int) -> Record:
         """Fresh ones, of two draws each, that together take so many model gradients."""
@@ -85,10 +89,25 @@ class Trial:
         made: Any = (draws, density, log_joint, gradient, np.zeros(pairs, np.int32), np.ones(pairs))
         return Record(*made)
 
-    def add(self, records: Record) -> None:
-        """To those that are fitted to, but for what is not finite."""
+    def add(self, records: Record, drawn_from: WarpedParams, gaussian: WarpedParams) -> None:
+        """To those that are fitted to, but for what is not finite.
+
+        All of them count as drawn from the mixture of everything that was drawn from (Veach and Guibas 1995): no weight
+        is then larger than what the newest q's share of the records allows."""
         finite = np.isfinite(records.log_joint).all(axis=1) & np.isfinite(records.gradient).all(axis=(1, 2))
-        self.pool = jax.tree.map(lambda old, new: np.concatenate([old, new[finite]]), self.pool, records)
+        fresh = jax.tree.map(lambda leaf: leaf[finite], records)
+        self._parts = [*self._parts, (len(fresh.batch), drawn_from)]
+        own = np.concatenate([self._own, self._density_of(gaussian, fresh.draws)])
+        self._own = own
+        pool = jax.tree.map(lambda old, new: np.concatenate([old, new]), self.pool, fresh)
+        densities = [own, *(self._density_of(params, pool.draws) for _, params in self._parts)]
+        counts = np.array([len(own) - sum(count for count, _ in self._parts), *(count for count, _ in self._parts)])
+        shares = np.log(np.maximum(counts, 1) / len(own))
+        mixture = np.logaddexp.reduce(np.stack(densities) + shares[:, None, None], axis=0)
+        self.pool = pool._replace(log_density=mixture[..., None])
+
+    def _density_of(self, params: WarpedParams, draws: Double) -> Double:
+        return self.log_density(params, draws.reshape(-1, draws.shape[-1])).reshape(draws.shape[:-1])
 
     def log_density(self, params: WarpedParams, draws: Double) -> Double:
         with jax.enable_x64(True):
@@ -119,19 +138,23 @@ class Trial:
         ratios = self.log_density(params, draws) - self.log_density(gaussian, draws)
         return not np.mean(ratios) < NOTHING
 
-    def in_doubt(self, params: WarpedParams) -> str | None:
-        """What fits to the two halves of the records do not agree about; half of their difference is about how far off
-        the fit to all may be, and of that, half of what is promised is asked for."""
-        halves = [self._shape(self.fit(params, slice(first, None, 2))) for first in (0, 1)]
-        _, sds = self._shape(params)
+    def apart(self, one: WarpedParams, other: WarpedParams) -> tuple[Double, Double]:
+        """By how much the means of two of them differ, in sds, and the logarithms of their sds."""
+        (means, sds), (other_means, other_sds) = self._shape(one), self._shape(other)
         with np.errstate(all="ignore"):
-            means = np.abs(halves[0][0] - halves[1][0]) / sds
-            widths = np.abs(np.log(halves[0][1] / halves[1][1]))
+            return np.abs(means - other_means) / sds, np.abs(np.log(sds / other_sds))
+
+    def in_doubt(self, params: WarpedParams, judged: Record) -> str | None:
+        """What a fit to fresh records of q, and no others, says otherwise. They have no part in ``params``, and weights
+        near 1: what they do not confirm may be chance, or the doing of large weights."""
+        off = self.apart(params, self._fitted(params, judged))
         labels = self._setup.approximation.coordinates.labels()
         told = [
-            f"{what} of {some(labels, ~(off < tolerance))}"
-            for what, off, tolerance in (("the mean", means, MEAN_TOLERANCE), ("the sd", widths, SD_TOLERANCE))
-            if not (off < tolerance).all()
+            f"{what} of {some(labels, ~(differs < tolerance))}"
+            for what, differs, tolerance in zip(
+                ("the mean", "the sd"), off, (MEAN_TOLERANCE, SD_TOLERANCE), strict=True
+            )
+            if not (differs < tolerance).all()
         ]
         return f"{' and '.join(told)} may be off" if told else None
 

@@ -2,7 +2,7 @@
 
 The Gaussian's records are used again first, which costs nothing. If that would change q, a few further records are made
 where the bent q is, and added; then the rest of what may be spent, half of what the Gaussian took at most, says which
-of the two is better. How far off the bent q may still be is told by two more fits, to one half of the records each.
+of the two is better. Another fit, to these alone, tells how far off the bent q may still be.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE
 from isvi.families.warped import WarpedParams
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
@@ -24,17 +25,17 @@ from isvi.results.status import Status
 
 SHARE = 2
 """A warp may cost one part in so many of what the Gaussian took."""
-ROUNDS, PART = 2, 6
-"""Rounds of records that are made where the bent q is. Each takes one part in so many of what may be spent, and judging
-it the rest."""
+ROUNDS, PART = 6, 9
+"""Rounds of records that are made where the bent q is, at most. Each takes one part in so many of what may be spent,
+and judging it the rest."""
+CALM = 0.5
+"""No more rounds are made when q stays within this part of the tolerances."""
 FEWEST = 2 * FEWEST_FOR_A_TAIL
 """Draws that judge, at least."""
 RECORDS_PER_ENTRY = 5
 """Records that the Gaussian must have left, at least."""
 STANDARD_ERRORS = 2.0
 """By which an ELBO must be higher."""
-FINE = 0.5
-"""A k-hat up to which weights have a finite variance."""
 NEARLY_EQUAL = 0.95
 """Where this share of the draws is effective, the shape of the weights' tail says nothing."""
 
@@ -72,7 +73,7 @@ def warp(setup: Setup, outcome: Outcome, stopped: Callable[[], str | None]) -> W
     records = _newest_last(outcome)
     if len(records.batch) < RECORDS_PER_ENTRY * setup.approximation.dim or spend - ROUNDS * (spend // PART) < FEWEST:
         return Warp(None, "there were too few records to bend it")
-    trial = Trial(setup, records, ROUNDS * (spend // PART // 2))
+    trial = Trial(setup, records, spend // 2)
     try:
         return _tried(trial, setup, outcome, spend, stopped)
     except Exception as error:
@@ -82,29 +83,40 @@ def warp(setup: Setup, outcome: Outcome, stopped: Callable[[], str | None]) -> W
 
 
 def _tried(trial: Trial, setup: Setup, outcome: Outcome, spend: int, stopped: Callable[[], str | None]) -> Warp:
-    last, drawn_from = outcome.loop.state.params, setup.drawn_from
-    parts = (np.asarray(part(last), np.float64) for part in (drawn_from.location, drawn_from.factor))
-    gaussian = trial.straight(*parts)
+    own, drawn_from = outcome.loop.state.params, setup.drawn_from
+    parts = (np.asarray(part(own), np.float64) for part in (drawn_from.location, drawn_from.factor))
+    gaussian, other_way = trial.straight(*parts)
     before = Ratios.of_the_newest(trial, gaussian)
-    params = trial.fit(gaussian)
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
-        return Warp(None, "no warp could be fitted to its records")
-    if not trial.moved(params, gaussian):
+    ways = [trial.fit(gaussian), trial.fit(other_way)]
+    if not any(trial.moved(one, gaussian) for one in ways):
         return Warp(None, "a warp would change nothing")
-    for number in range(ROUNDS):
-        trial.add(trial.records(number, params, 2 * (spend // PART // 2)))
-        params = trial.fit(params)
+    tried = [(one, trial.records(number, one, 2 * (spend // PART // 2))) for number, one in enumerate(ways)]
+    params = max(tried, key=lambda one: _elbo(one[1]))[0]
+    for one, records in tried:
+        trial.add(records, one, gaussian)
+    for number in range(len(ways), ROUNDS):
+        last, params = params, trial.fit(params)
+        means, sds = trial.apart(params, last)
         if stopped():
             return Warp(None, "a warp was tried, and not to its end", trial.evaluated)
+        if (means < CALM * MEAN_TOLERANCE).all() and (sds < CALM * SD_TOLERANCE).all():
+            break
+        trial.add(trial.records(number, params, 2 * (spend // PART // 2)), params, gaussian)
     judged = trial.records(ROUNDS, params, 2 * ((spend - trial.evaluated) // 2))
     after = Ratios(np.reshape(judged.log_joint - judged.log_density[..., 0], (-1, 1)))
     better, words = _compared(before, after)
     if not after.finite or not (better or (setup.warp is not None and setup.warp.always)):
         return Warp(None, f"a warp was tried and not kept: {words}", trial.evaluated)
-    doubt = trial.in_doubt(params)
-    dtype = jnp.result_type(*jax.tree.leaves(last))
+    doubt = trial.in_doubt(params, judged)
+    dtype = jnp.result_type(*jax.tree.leaves(own))
     kept = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), dtype), params)
     return Warp(kept, f"the Gaussian was bent: {words}", trial.evaluated, doubt)
+
+
+def _elbo(records: Record) -> float:
+    """By fresh records; minus infinity where it is not a number."""
+    value = float(np.mean(records.log_joint - records.log_density[..., 0]))
+    return value if np.isfinite(value) else -np.inf
 
 
 def _compared(before: "Ratios", after: "Ratios") -> tuple[bool, str]:
@@ -177,9 +189,7 @@ class Ratios:
         return float(np.exp(-np.logaddexp.reduce(2 * self._smoothed[0]))) / self.values.size
 
     def no_worse_than(self, other: "Ratios") -> bool:
-        """Whether the tail of the weights is no heavier, beyond noise, where it says anything. The shape of a tail is
-        noisy: where more of the draws are effective, it has to be one that weights can be trusted with."""
-        most = max(other.k_hat, FINE) + k_noise(self.values.size)
-        if self.effective > other.effective:
-            most = max(most, k_threshold(self.values.size))
-        return self.effective >= NEARLY_EQUAL or self.k_hat <= most
+        """Whether no fewer of the draws are effective, and the tail of their weights is no heavier, beyond its noise,
+        where it is not such that they can be trusted anyway."""
+        most = max(other.k_hat + k_noise(self.values.size), k_threshold(self.values.size))
+        return self.effective >= NEARLY_EQUAL or (self.effective >= other.effective and self.k_hat <= most)
