@@ -1,4 +1,4 @@
-"""The bent Gaussian against its own map: inverse, Jacobian, entropy and Fisher information, by autodiff and on grids."""
+"""The bent Gaussian against its own map: inverse, Jacobian, entropy, Fisher information, by autodiff and on grids."""
 
 import jax
 import jax.numpy as jnp

@@ -29,7 +29,12 @@ LONGEST_STEP = 0.3
 """Root mean square over the entries, in the geometry of q."""
 SHORT = 1e-4
 """Squared length of a natural gradient, in nats per entry, at which nothing is left to be done."""
-MOST_STEPS = 100
+MOST_STEPS = 150
+LIGHTEST, HEAVIEST, MOST_SKEWED = -0.4, 0.7, 1.5
+"""Bounds of tails and skewness. Records that end where the posterior goes on look like one with hardly any tails."""
+WORN = 0.5
+"""When fewer than this share of the records that were effective at the start still are, q has gone as far as they
+reach: further ones have to be made there."""
 FAR = 3.0
 """Records whose squared distance from q's mean is more than this many times what is usual say nothing about its shape
 there."""
@@ -90,14 +95,23 @@ class Descent(NamedTuple):
     """Squared length of the last natural gradient, per entry."""
     rate: Float[Array, ""]
     steps: Array
+    effective: Float[Array, ""]
+    """Records, by their weights."""
 
 
 def fit_warp(estimator: Estimator, start: WarpedParams, records: Record) -> Descent:
     """To where the records' gradient vanishes. What is not finite stays so, and is not kept."""
     approximation = estimator.approximation
 
+    def effective(params: WarpedParams) -> Array:
+        log_weights = jnp.minimum(estimator.log_weights(params, records).sum(axis=-1), np.log(LARGEST_WEIGHT))
+        weights = jnp.exp(log_weights) * records.share[:, None]
+        return weights.sum() ** 2 / jnp.sum(weights**2)
+
+    at_first = effective(start)
+
     def going_on(now: Descent) -> Array:
-        return (now.left > SHORT) & (now.steps < MOST_STEPS)
+        return (now.left > SHORT) & (now.steps < MOST_STEPS) & (now.effective > WORN * at_first)
 
     def step(now: Descent) -> Descent:
         move = approximation.natural(now.params, estimator.gradient(now.params, records))
@@ -105,10 +119,13 @@ def fit_warp(estimator: Estimator, start: WarpedParams, records: Record) -> Desc
         rate = jnp.where(left > now.left, jnp.maximum(now.rate * SLOWER, SLOWEST), now.rate)
         length = rate * jnp.minimum(1, LONGEST_STEP / jnp.sqrt(left))
         params = jax.tree.map(lambda old, change: old + length * change, now.params, move)
-        return Descent(params, left, rate, now.steps + 1)
+        params = params._replace(
+            tail=jnp.clip(params.tail, LIGHTEST, HEAVIEST), skew=jnp.clip(params.skew, -MOST_SKEWED, MOST_SKEWED)
+        )
+        return Descent(params, left, rate, now.steps + 1, effective(params))
 
     dtype = start.loc.dtype
-    first = Descent(start, jnp.asarray(jnp.inf, dtype), jnp.asarray(RATE, dtype), jnp.int32(0))
+    first = Descent(start, jnp.asarray(jnp.inf, dtype), jnp.asarray(RATE, dtype), jnp.int32(0), at_first)
     return jax.lax.while_loop(going_on, step, first)
 
 

@@ -146,13 +146,14 @@ class Trial:
 
     def in_doubt(self, params: WarpedParams, judged: Record) -> str | None:
         """What a fit to fresh records of q, and no others, says otherwise. They have no part in ``params``, and weights
-        near 1: what they do not confirm may be chance, or the doing of large weights."""
+        near 1: what they do not confirm may be chance, or the doing of large weights. Half of what is promised is asked
+        for."""
         off = self.apart(params, self._fitted(params, judged))
         labels = self._setup.approximation.coordinates.labels()
         told = [
             f"{what} of {some(labels, ~(differs < tolerance))}"
             for what, differs, tolerance in zip(
-                ("the mean", "the sd"), off, (MEAN_TOLERANCE, SD_TOLERANCE), strict=True
+                ("the mean", "the sd"), off, (MEAN_TOLERANCE / 2, SD_TOLERANCE / 2), strict=True
             )
             if not (differs < tolerance).all()
         ]

@@ -36,6 +36,8 @@ RECORDS_PER_ENTRY = 5
 """Records that the Gaussian must have left, at least."""
 STANDARD_ERRORS = 2.0
 """By which an ELBO must be higher."""
+WORSE = 0.2
+"""Nats that a round may lose, by few draws; if it lost more, what there was before it is judged."""
 NEARLY_EQUAL = 0.95
 """Where this share of the draws is effective, the shape of the weights' tail says nothing."""
 
@@ -91,7 +93,7 @@ def _tried(trial: Trial, setup: Setup, outcome: Outcome, spend: int, stopped: Ca
     if not any(trial.moved(one, gaussian) for one in ways):
         return Warp(None, "a warp would change nothing")
     tried = [(one, trial.records(number, one, 2 * (spend // PART // 2))) for number, one in enumerate(ways)]
-    params = max(tried, key=lambda one: _elbo(one[1]))[0]
+    params, best = max(tried, key=lambda one: _elbo(one[1]))
     for one, records in tried:
         trial.add(records, one, gaussian)
     for number in range(len(ways), ROUNDS):
@@ -101,7 +103,12 @@ def _tried(trial: Trial, setup: Setup, outcome: Outcome, spend: int, stopped: Ca
             return Warp(None, "a warp was tried, and not to its end", trial.evaluated)
         if (means < CALM * MEAN_TOLERANCE).all() and (sds < CALM * SD_TOLERANCE).all():
             break
-        trial.add(trial.records(number, params, 2 * (spend // PART // 2)), params, gaussian)
+        records = trial.records(number, params, 2 * (spend // PART // 2))
+        if _elbo(records) < _elbo(best) - WORSE:
+            params = last
+            break
+        trial.add(records, params, gaussian)
+        best = max(best, records, key=_elbo)
     judged = trial.records(ROUNDS, params, 2 * ((spend - trial.evaluated) // 2))
     after = Ratios(np.reshape(judged.log_joint - judged.log_density[..., 0], (-1, 1)))
     better, words = _compared(before, after)
@@ -130,7 +137,7 @@ def _compared(before: "Ratios", after: "Ratios") -> tuple[bool, str]:
     )
     if after.effective < NEARLY_EQUAL:
         words += f", and k-hat is {after.k_hat:.2f} ({before.k_hat:.2f})"
-    return gain > STANDARD_ERRORS * error and after.no_worse_than(before), words
+    return bool(gain > STANDARD_ERRORS * error) and after.no_worse_than(before), words
 
 
 def _newest_last(outcome: Outcome) -> Record:
