@@ -10,7 +10,7 @@ Two verbs over one noun::
 
 from importlib.metadata import version
 
-from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Random, State, build
+from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Natural, Random, State, build
 from isvi.auto import Auto
 from isvi.calibration import Calibration, calibrate
 from isvi.checkpoints import Checkpoint
@@ -82,6 +82,7 @@ __all__ = [
     "Method",
     "Model",
     "ModelError",
+    "Natural",
     "Pool",
     "Random",
     "Ray",

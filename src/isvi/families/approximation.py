@@ -122,6 +122,11 @@ class Approximation:
         return all(isinstance(piece, WarpedGaussian) for piece in self.pieces)
 
     @property
+    def knows_fisher(self) -> bool:
+        """Whether natural gradients are known for all of it."""
+        return all(type(piece).natural is not Factors.natural for piece in self.pieces)
+
+    @property
     def diagonal(self) -> bool:
         """Whether it is the mean-field Gaussian."""
         return self.gaussian and self.num_factors == self.dim

@@ -75,14 +75,15 @@ def fit(
             than memory: memory-mapped arrays, or a source such as :class:`isvi.data.Parquet`.
         family: the shape of the approximation, or a mapping from latents to families. By default as full as can be
             afforded: ``FullRank()`` up to 1,000 entries of latents, ``MeanField()`` beyond, and where another
-            algorithm, estimator or optimizer is chosen.
+            algorithm, estimator or optimizer is chosen. Where all data is one mini-batch, with up to 50 entries, the
+            Gaussian is bent (``Warped()``) if draws that were not used say that this is better.
         algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
-            which chooses everything else too; for families that are not Gaussian, or if an optimizer or an
-            estimator is given, :class:`isvi.ISGD`.
+            which chooses everything else too; for families that are not Gaussian :class:`isvi.Natural`; if an
+            optimizer or an estimator is given, :class:`isvi.ISGD`.
         estimator: how the ELBO's gradient is estimated from them.
         optimizer: any optax optimizer; by default Adam, with a rate that falls to zero over the budget.
         batch_size: rows per mini-batch; by default 1,000, or all if there are no more than that (for ``Auto``
-            with at most 100 entries of latents: no more than 10,000).
+            and ``Natural`` with at most 100 entries of latents: no more than 10,000).
         num_samples: draws per record; shorthand for the estimator's option of that name.
         budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
         initial: constrained values at which to start, by latent; others start near the image of 0. For a NumPyro model
