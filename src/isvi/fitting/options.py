@@ -21,8 +21,8 @@ from isvi.optim import natural_gradient
 
 STARTS = 8
 FEW_ROWS = 10_000
-"""So few rows are one mini-batch for ``Auto`` and ``Natural`` where the latents are few too: without noise between mini-batches less
-has to be averaged."""
+"""So few rows are one mini-batch for ``Auto`` and ``Natural`` where the latents are few too: without noise between
+mini-batches less has to be averaged."""
 ADAM_SCALE = 0.1
 ADAM_RATE = 0.05
 FALLBACK_RATE = 0.1
