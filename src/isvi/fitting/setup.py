@@ -191,7 +191,9 @@ def prepare(
     able = warpable(algorithm, approximation.dim, dataset)
     if bent and not able:  # by steps of its own then, as any family that is not Gaussian
         approximation = approximate(family, model.latents)
-        algorithm, estimator = choose_method(approximation, options.algorithm, None, optimizer, num_samples)
+        algorithm, estimator = choose_method(
+            approximation, options.algorithm, options.estimator, optimizer, num_samples
+        )
     if options.family is None and able:
         family, bent = Warped(always=False), True
     budget, kept_back = choose_budget(options.budget, dataset, estimator), options.kept_back
