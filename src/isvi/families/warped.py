@@ -134,6 +134,10 @@ class WarpedGaussian(LocationScale):
         stretched = Tails.of(params).log_slope(noise) + jnp.tril(params.scales, -1) @ noise
         return (self._log_determinant(params) + jnp.sum(stretched))[None]
 
+    def location(self, params: WarpedParams) -> Array:
+        """A point in the middle of it: where the noise is 0."""
+        return self.transform(params, jnp.zeros_like(params.loc))
+
     def along_axes(self, params: WarpedParams, z: Array, gradient: Array) -> Array:
         """Along the columns of M: what the ELBO gains as ``loc`` moves."""
         return params.factor.T @ gradient
