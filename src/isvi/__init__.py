@@ -15,7 +15,7 @@ Two verbs over one noun::
 
 from importlib.metadata import version
 
-from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Random, State, build
+from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Info, Method, Natural, Random, State, build
 from isvi.auto import Auto
 from isvi.calibration import Calibration, calibrate
 from isvi.checkpoints import Checkpoint
@@ -36,6 +36,7 @@ from isvi.families import (
     LowRank,
     MeanField,
     StudentT,
+    Warped,
     approximate,
 )
 from isvi.fitting import Callback, MLflow, TensorBoard, fit, resume
@@ -88,6 +89,7 @@ __all__ = [
     "Method",
     "Model",
     "ModelError",
+    "Natural",
     "Pool",
     "Random",
     "Ray",
@@ -99,6 +101,7 @@ __all__ = [
     "StudentT",
     "Target",
     "TensorBoard",
+    "Warped",
     "WorkerError",
     "approximate",
     "bound_kl",

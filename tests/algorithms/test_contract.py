@@ -20,6 +20,7 @@ from isvi import families
 START = isvi.ISGD(t=0.0)
 ALGORITHMS = {
     "SGD": isvi.SGD(),
+    "Natural": isvi.Natural(),
     "ISGD": isvi.ISGD(t=0.5),
     "SAG": isvi.SAG(start=START),
     "SRA": isvi.SRA(start=START),

@@ -4,6 +4,7 @@
 from isvi.algorithms.base import Algorithm, AlgorithmOptions, Memory
 from isvi.algorithms.isag import ISAG
 from isvi.algorithms.isgd import ISGD
+from isvi.algorithms.natural import Natural
 from isvi.algorithms.policies import Adaptive, FixedSteps, Policy, Random
 from isvi.algorithms.sag import SAG
 from isvi.algorithms.sgd import SGD
@@ -23,6 +24,7 @@ __all__ = [
     "Info",
     "Memory",
     "Method",
+    "Natural",
     "Policy",
     "Random",
     "State",

@@ -6,22 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Random
+from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Natural, Random
 from isvi.auto import Auto
 from isvi.core.errors import CheckpointError, first_line, require
 from isvi.estimators import Reparameterization, ScoreFunction
-from isvi.families import Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT
+from isvi.families import Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT, Warped
 
 ROLES: dict[str, tuple[type, ...]] = {
-    "algorithm": (ISAG, ISGD, SAG, SGD, SRA, Auto),
+    "algorithm": (ISAG, ISGD, Natural, SAG, SGD, SRA, Auto),
     "estimator": (Reparameterization, ScoreFunction),
-    "family": (Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT),
+    "family": (Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT, Warped),
 }
 """What an option may be that is no number."""
 NUMBERS: dict[str, tuple[type, ...]] = {
     "batch_size": (int, type(None)),
     "budget": (int,),
     "initial_scale": (float, int, type(None)),
+    "kept_back": (int, type(None)),
     "seed": (int,),
 }
 KINDS: dict[str, type] = {

@@ -22,15 +22,15 @@ SHORT = 3e10
 
 def compiled_once(function: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:
     """``jax.jit`` for a function that is called once, from outside compiled code."""
-    return jax.jit(function, compiler_options=_on_cpu(HARDLY), **options)
+    return jax.jit(function, compiler_options=on_cpu(HARDLY), **options)
 
 
 def effort(operations: float, at_most: bool = True) -> dict[str, Any] | None:
     """Compiler options for a loop that will take so many floating-point operations in all, at most or about. A function
     of that number alone, so that a run that is resumed is compiled as it was."""
     if operations < VERY_SHORT and not at_most:
-        return _on_cpu(HARDLY)
-    return _on_cpu(A_LITTLE) if operations < SHORT else None
+        return on_cpu(HARDLY)
+    return on_cpu(A_LITTLE) if operations < SHORT else None
 
 
 def operations(lowered: jax.stages.Lowered) -> float:
@@ -39,5 +39,5 @@ def operations(lowered: jax.stages.Lowered) -> float:
     return float(cost.get("flops", 0.0) + 10 * cost.get("transcendentals", 0.0))
 
 
-def _on_cpu(options: Mapping[str, Any]) -> dict[str, Any] | None:
+def on_cpu(options: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(options) if jax.default_backend() == "cpu" else None

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isvi.results.exploration import Frame
+
 if TYPE_CHECKING:
     from isvi.results.fit import Fit
 
@@ -11,16 +13,19 @@ AS_GOOD = 5.0
 """Nats: a mode with an ELBO lower than that by more holds less than a hundredth of the mass."""
 FAR = 25.0
 """Nats, and two more for each entry, that q's own density loses on the way to where the other start ended."""
+DRAWS = 10_000
+"""Of q, for its mean and covariance."""
 ANOTHER_MODE = "another start ended far away with an ELBO as good: the posterior has more than one mode, and q has one"
 ONE_MODE = "an order or a prior that tells the modes apart (isvi.ordered for the means of a mixture), or MCMC"
 
 
 def another_mode(fit: "Fit", elbo: float) -> bool:
     """Whether some start led to a place that q rules out, with an ELBO that rules it in."""
-    if not fit.starts or not fit.approximation.gaussian:
+    if not fit.starts:
         return False
-    location = np.asarray(fit.approximation.location(fit.params), float)
-    factor = np.asarray(fit.approximation.factor(fit.params), float)
+    frame = Frame.of(np.asarray(fit._draw(DRAWS, seed=0, antithetic=False), np.float64))
+    if frame is None:
+        return False
     good = [one for one in fit.starts if one.elbo > elbo - AS_GOOD]
-    away = [np.linalg.solve(factor, np.asarray(one.location) - location) for one in good]
-    return any(0.5 * float(distance @ distance) > FAR + 2 * len(location) for distance in away)
+    away = [frame.enter(np.asarray(one.location)[None])[0] for one in good]
+    return any(0.5 * float(distance @ distance) > FAR + 2 * len(distance) for distance in away)

@@ -45,12 +45,13 @@ class Slope(NamedTuple):
 
 
 def slope(fit: "Fit", seed: int) -> Slope | None:
-    """Gradients of all mini-batches at eight antithetic pairs of draws; None for families without a mean parameter.
+    """Gradients of all mini-batches at eight antithetic pairs of draws; None for families that no parameter moves
+    as a whole.
 
     A pair cancels all that is odd in the draw: for a Gaussian posterior nothing is left but the gradient itself.
     """
     approximation = fit.approximation
-    if not approximation.gaussian:
+    if not (approximation.gaussian or approximation.warped):
         return None
     target = make_target(fit.model, approximation.coordinates)
     with jax.enable_x64(True):

@@ -10,6 +10,7 @@ from isvi.families.gaussian import MeanField
 from isvi.families.log_normal import LogNormal
 from isvi.families.low_rank import LowRank
 from isvi.families.student_t import StudentT
+from isvi.families.warped import Warped
 
 __all__ = [
     "Approximation",
@@ -25,5 +26,6 @@ __all__ = [
     "MeanField",
     "Plan",
     "StudentT",
+    "Warped",
     "approximate",
 ]

@@ -16,6 +16,7 @@ from isvi.families.base import Factors, Family, Params, Precision
 from isvi.families.block import cover
 from isvi.families.gaussian import MeanField
 from isvi.families.location_scale import LocationScale
+from isvi.families.warped import WarpedGaussian
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Approximation:
         """The shape, in a few words."""
         if self.diagonal:
             return "independent Gaussians"
+        if self.warped:
+            return "a warped Gaussian"
         if self.gaussian:
             return "a full-rank Gaussian" if self.num_factors == 1 else f"Gaussians in {self.num_factors:,} blocks"
         kinds = dict.fromkeys(type(piece).__name__ for piece in self.pieces)
@@ -123,6 +126,16 @@ class Approximation:
         return all(piece.gaussian for piece in self.pieces)
 
     @property
+    def warped(self) -> bool:
+        """Whether it is a Gaussian that may be bent."""
+        return all(isinstance(piece, WarpedGaussian) for piece in self.pieces)
+
+    @property
+    def knows_fisher(self) -> bool:
+        """Whether natural gradients are known for all of it."""
+        return all(type(piece).natural is not Factors.natural for piece in self.pieces)
+
+    @property
     def diagonal(self) -> bool:
         """Whether it is the mean-field Gaussian."""
         return self.gaussian and self.num_factors == self.dim
@@ -136,13 +149,11 @@ class Approximation:
         return _joined([piece.scale(part) for piece, part in self._parts(params)])
 
     def in_noise(self, params: Params, z: Float[Array, " dim"], gradient: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """A gradient in z as one in the noise that z is made of (Gaussian approximations): L' g for z = loc + L eps."""
+        """A gradient in z as one along q's own axes: L' g for a Gaussian z = loc + L eps, or one that is bent."""
 
         def one(piece: Factors, part: Params, entries: slice) -> Array:
             assert isinstance(piece, LocationScale)
-            noise = piece.standardize(part, z[entries])
-            _, pull = jax.vjp(lambda moved: piece.transform(part, moved), noise)
-            return pull(gradient[entries])[0]
+            return piece.along_axes(part, z[entries], gradient[entries])
 
         return _joined([one(*covered) for covered in self._covered(params)])
 

@@ -51,6 +51,11 @@ class LocationScale(Factors):
     def path(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
         return self.transform(params, jax.lax.stop_gradient(self.standardize(params, z)))
 
+    def along_axes(self, params: Params, z: Float[Array, " dim"], gradient: Float[Array, " dim"]) -> Array:
+        """A gradient in z as one in the noise that z is made of."""
+        _, pull = jax.vjp(lambda noise: self.transform(params, noise), self.standardize(params, z))
+        return pull(gradient)[0]
+
     def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:
         return self.base_log_prob(params, self.standardize(params, z))
 

@@ -76,14 +76,15 @@ def fit(
             than memory: memory-mapped arrays, or a source such as :class:`isvi.data.Parquet`.
         family: the shape of the approximation, or a mapping from latents to families. By default as full as can be
             afforded: ``FullRank()`` up to 1,000 entries of latents, ``MeanField()`` beyond, and where another
-            algorithm, estimator or optimizer is chosen.
+            algorithm, estimator or optimizer is chosen. Where all data is one mini-batch, with up to 50 entries, the
+            Gaussian is bent (``Warped()``) if draws that were not used say that this is better.
         algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
-            which chooses everything else too; for families that are not Gaussian, or if an optimizer or an
-            estimator is given, :class:`isvi.ISGD`.
+            which chooses everything else too; for families that are not Gaussian :class:`isvi.Natural`; if an
+            optimizer or an estimator is given, :class:`isvi.ISGD`.
         estimator: how the ELBO's gradient is estimated from them.
         optimizer: any optax optimizer; by default Adam, with a rate that falls to zero over the budget.
         batch_size: rows per mini-batch; by default 1,000, or all if there are no more than that (for ``Auto``
-            with at most 100 entries of latents: no more than 10,000).
+            and ``Natural`` with at most 100 entries of latents: no more than 10,000).
         num_samples: draws per record; shorthand for the estimator's option of that name.
         budget: how many model gradients (of one mini-batch, at one draw) may be evaluated.
         initial: constrained values at which to start, by latent; others start near the image of 0. For a NumPyro model
@@ -206,7 +207,7 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Ch
         outcome.status = endless(setup.approximation, own) or outcome.status
     if setup.options.independent_rows is False:
         outcome.status = outcome.status.adding(DEPENDENT_ROWS)
-    fit = _fit(setup, outcome, own)
+    fit = _bent(setup, outcome, _fit(setup, outcome, own))
     if outcome.fell_back_at is not None and outcome.error is None:
         fit = _no_worse(fit, _fit(setup, outcome, setup.own(outcome.start)))
     if checkpoints is not None:
@@ -240,6 +241,16 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
         starts=tuple(outcome.starts),
         settings=_settings(setup),
     )
+
+
+def _bent(setup: Setup, outcome: Outcome, fit: Fit) -> Fit:
+    """With what came of bending the Gaussian, if that was tried and it did not grow without end."""
+    if outcome.warp is None:
+        return fit
+    fit = replace(fit, gradients=fit.gradients + outcome.warp.gradients)
+    if outcome.warp.params is None or not outcome.status.good:
+        return fit
+    return replace(fit, approximation=setup.bent, params=outcome.warp.params)
 
 
 def _settings(setup: Setup) -> dict[str, Any]:

@@ -34,8 +34,8 @@ def first_look(setup: Setup) -> int:
     """After how many gradients to look whether nodes are why a run has not come to rest: where they see one mode of
     several, a group's integral jumps from one to the other."""
     if not isinstance(setup.model.log_likelihood, Marginal):
-        return setup.budget
-    return min(setup.budget, LATE * usual_with_integrals(setup.dataset, setup.estimator))
+        return setup.budget_of_method
+    return min(setup.budget_of_method, LATE * usual_with_integrals(setup.dataset, setup.estimator))
 
 
 def more_nodes(setup: Setup, outcome: Outcome) -> bool:
@@ -62,7 +62,7 @@ def more_nodes(setup: Setup, outcome: Outcome) -> bool:
 
 
 def _begins_again(setup: Setup, outcome: Outcome, finer: Nodes | None) -> bool:
-    if finer is None or outcome.gradients >= setup.budget:
+    if finer is None or outcome.gradients >= setup.budget_of_method:
         return False
     outcome.nodes = finer.count, finer.everywhere
     return True

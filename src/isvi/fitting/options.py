@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import optax
 
-from isvi.algorithms import ISGD, AlgorithmOptions
+from isvi.algorithms import ISGD, AlgorithmOptions, Natural
 from isvi.auto import Auto
 from isvi.auto.dense import LARGEST_DIM as LARGEST_FULL_RANK
+from isvi.auto.warping import LARGEST_DIM as LARGEST_WARPED
 from isvi.auto.whole import LARGEST_DIM
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
@@ -16,11 +17,12 @@ from isvi.data.opening import DEFAULT_BATCH_SIZE, Data
 from isvi.estimators import EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, FullRank, MeanField
 from isvi.fitting.starts import SHARE, records_needed
+from isvi.optim import natural_gradient
 
 STARTS = 8
 FEW_ROWS = 10_000
-"""So few rows are one mini-batch for ``Auto`` where the latents are few too: without noise between mini-batches less
-has to be averaged."""
+"""So few rows are one mini-batch for ``Auto`` and ``Natural`` where the latents are few too: without noise between
+mini-batches less has to be averaged."""
 ADAM_SCALE = 0.1
 ADAM_RATE = 0.05
 FALLBACK_RATE = 0.1
@@ -43,6 +45,8 @@ class Options:
     starts: int | None = None
     seed: int = 0
     independent_rows: bool | None = None
+    kept_back: int | None = None
+    """Of the budget, model gradients that are kept for bending the Gaussian."""
 
 
 def choose_family(
@@ -55,6 +59,11 @@ def choose_family(
     return FullRank() if own_method and dim <= LARGEST_FULL_RANK else MeanField()
 
 
+def warpable(algorithm: AlgorithmOptions, dim: int, dataset: Data) -> bool:
+    """Whether a Gaussian can be bent after it has settled: what is remembered then are its own draws, of all rows."""
+    return isinstance(algorithm, Auto) and dim <= LARGEST_WARPED and dataset.num_batches == 1
+
+
 def choose_method(
     approximation: Approximation,
     algorithm: AlgorithmOptions | None,
@@ -64,22 +73,25 @@ def choose_method(
 ) -> tuple[AlgorithmOptions, EstimatorOptions]:
     """The algorithm and the estimator, as far as the user left them open."""
     if algorithm is None:
-        open_choice = approximation.gaussian and estimator is None and optimizer is None
-        algorithm = Auto() if open_choice else ISGD()
+        open_choice = estimator is None and optimizer is None
+        own = Auto() if approximation.gaussian else Natural() if approximation.knows_fisher else ISGD()
+        algorithm = own if open_choice else ISGD()
     require(
         optimizer is None or not isinstance(algorithm, Auto),
         ConfigurationError,
         "Auto chooses its own steps and takes no optimizer; leave optimizer out, or choose ISGD() or SGD().",
     )
     if estimator is None:
-        pairs = isinstance(algorithm, Auto)
-        estimator = Reparameterization(num_samples=2, antithetic=True) if pairs else Reparameterization()
+        if isinstance(algorithm, Auto):
+            estimator = Reparameterization(num_samples=2, antithetic=True)
+        else:
+            estimator = Reparameterization(entropy="sticking" if isinstance(algorithm, Natural) else "exact")
     return algorithm, estimator if num_samples is None else replace(estimator, num_samples=num_samples)
 
 
 def rows_at_once(algorithm: AlgorithmOptions, dim: int) -> int:
     """So many rows or fewer are one mini-batch, if the user does not say."""
-    return FEW_ROWS if isinstance(algorithm, Auto) and dim <= LARGEST_DIM else DEFAULT_BATCH_SIZE
+    return FEW_ROWS if isinstance(algorithm, (Auto, Natural)) and dim <= LARGEST_DIM else DEFAULT_BATCH_SIZE
 
 
 def choose_scale(initial_scale: float | None, algorithm: AlgorithmOptions) -> float:
@@ -142,9 +154,11 @@ def usual_with_integrals(dataset: Data, estimator: EstimatorOptions) -> int:
 def default_optimizer(
     budget: int, estimator: EstimatorOptions, algorithm: AlgorithmOptions, rate: float = ADAM_RATE
 ) -> optax.GradientTransformation:
-    """Adam with a rate that falls to zero at about the end of the budget."""
+    """Adam, or natural gradients, with a rate that falls to zero at about the end of the budget."""
     if isinstance(algorithm, Auto):
         return optax.sgd(1.0)  # Auto's gradient is the step itself
     steps_per_record = 1 / (1 - algorithm.t) if isinstance(algorithm, ISGD) and algorithm.policy is None else 1
     steps = max(1, round(budget / estimator.num_samples * steps_per_record))
+    if isinstance(algorithm, Natural):
+        return natural_gradient(optax.cosine_decay_schedule(algorithm.rate, steps), algorithm.max_kl)
     return optax.adam(optax.cosine_decay_schedule(rate, steps))

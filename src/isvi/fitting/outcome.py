@@ -1,7 +1,7 @@
 """How far a run has come, and what it left behind."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from isvi.fitting.loop import LoopState
 from isvi.results.attempts import Attempt
 from isvi.results.history import History
 from isvi.results.status import Status, some
+
+if TYPE_CHECKING:
+    from isvi.fitting.warp import Warp
 
 ENDLESS_SD = 1e15
 """No posterior of numbers that single precision can hold is as wide as this, in any direction."""
@@ -35,6 +38,7 @@ class Outcome:
             are everywhere.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
         signal: the signal that stopped it, if one did.
+        warp: what came of bending the Gaussian, if that was tried.
     """
 
     loop: LoopState
@@ -50,11 +54,17 @@ class Outcome:
     nodes: tuple[int, bool] | None = None
     error: Exception | None = None
     signal: int | None = None
+    warp: "Warp | None" = None
 
     @property
     def state(self) -> tuple[LoopState, Params]:
         """The arrays that going on needs."""
         return self.loop, self.start
+
+    @property
+    def settled(self) -> bool:
+        """Whether the method that was chosen came to an end of its own."""
+        return self.fell_back_at is None and self.error is None and self.status.kind in ("converged", "budget")
 
     @property
     def new(self) -> bool:

@@ -10,7 +10,7 @@ from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.callbacks import Reporters
-from isvi.fitting.driver import Driver
+from isvi.fitting.driver import PROMISES, Driver
 from isvi.fitting.integrals import begin_again, first_look, more_nodes, no_worse
 from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, make_start
@@ -19,6 +19,7 @@ from isvi.fitting.outcome import Outcome
 from isvi.fitting.setup import Setup
 from isvi.fitting.starts import Starts
 from isvi.fitting.threads import one_blas_thread
+from isvi.fitting.warp import warp
 from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")
@@ -71,6 +72,10 @@ def run(
             outcome = no_worse(before, outcome)
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
+        if setup.warp is not None and outcome.settled:
+            outcome.warp = warp(setup.with_nodes(outcome.nodes), outcome, lambda: between_calls(outcome))
+            outcome.status = outcome.warp.status(outcome.status, PROMISES["converged"])
+            outcome.error = outcome.warp.error
     outcome.signal = interruption.number
     return outcome
 
@@ -105,7 +110,7 @@ class Running:
                 return driver.drive(outcome, budget, starts)
 
             if outcome.fell_back_at is None:
-                for budget in sorted({max(first_look(setup), outcome.gradients), setup.budget}):
+                for budget in sorted({max(first_look(setup), outcome.gradients), setup.budget_of_method}):
                     starts = setup.starts(outcome.start) if outcome.new else None
                     outcome = drive(setup.method(), outcome, budget, starts)
                     if more_nodes(setup, outcome):
@@ -115,7 +120,8 @@ class Running:
                 if outcome.gave_up:
                     outcome = _fall_back(setup, outcome)
             if outcome.fell_back_at is not None and outcome.error is None and self.interruption.reason is None:
-                outcome = drive(setup.fallback(outcome.fell_back_at, bool(outcome.starts)), outcome, setup.budget)
+                method = setup.fallback(outcome.fell_back_at, bool(outcome.starts))
+                outcome = drive(method, outcome, setup.budget_of_method)
                 outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
         return outcome, False
 

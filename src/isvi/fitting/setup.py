@@ -18,7 +18,7 @@ from isvi.core.compiling import compiled_once, effort
 from isvi.core.errors import ModelError
 from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
-from isvi.families import Approximation, approximate
+from isvi.families import Approximation, FullRank, Warped, approximate
 from isvi.families.base import Params
 from isvi.fitting.grouped import behind, groups_of
 from isvi.fitting.options import (
@@ -35,6 +35,7 @@ from isvi.fitting.options import (
     default_optimizer,
     rows_at_once,
     usual_with_integrals,
+    warpable,
 )
 from isvi.fitting.start import given_values, start_params
 from isvi.fitting.starts import Starts
@@ -71,6 +72,18 @@ class Setup:
     budget: int
     trial: Trial
     groups: Groups | None = None
+    warp: Warped | None = None
+    """Whether the Gaussian is to be bent when it has settled, and kept so in any case."""
+
+    @cached_property
+    def bent(self) -> Approximation:
+        """What the Gaussian may be bent to."""
+        return approximate(Warped(), self.model.latents)
+
+    @property
+    def budget_of_method(self) -> int:
+        """What may be spent before the Gaussian is bent."""
+        return self.budget - (self.options.kept_back or 0)
 
     @cached_property
     def keys(self) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
@@ -217,12 +230,24 @@ def prepare(
     model, data, batch_size = bind(model, data, options.batch_size)
     own_method = options.estimator is None and optimizer is None and isinstance(options.algorithm or Auto(), Auto)
     family = choose_family(options.family, model.latents, own_method)
-    approximation = approximate(family, model.latents)
+    bent = isinstance(family, Warped) and isinstance(options.algorithm or Auto(), Auto) and optimizer is None
+    approximation = approximate(FullRank() if bent else family, model.latents)
     algorithm, estimator = choose_method(approximation, options.algorithm, options.estimator, optimizer, num_samples)
     few_rows = rows_at_once(algorithm, approximation.dim)
     independent, around = options.independent_rows, given_values(model, initial)
     dataset, independent = cut(model, data, batch_size, options.seed, few_rows, independent=independent, around=around)
-    budget = choose_budget(options.budget, dataset, estimator)
+    able = warpable(algorithm, approximation.dim, dataset)
+    if bent and not able:  # by steps of its own then, as any family that is not Gaussian
+        approximation = approximate(family, model.latents)
+        algorithm, estimator = choose_method(
+            approximation, options.algorithm, options.estimator, optimizer, num_samples
+        )
+    if options.family is None and able:
+        family, bent = Warped(always=False), True
+    budget, kept_back = choose_budget(options.budget, dataset, estimator), options.kept_back
+    if bent and able and options.budget is None:
+        kept_back = budget // 2
+        budget += kept_back
     few_starts = 1 if options.starts is None and around else options.starts
     decided = replace(
         options,
@@ -233,6 +258,7 @@ def prepare(
         budget=budget,
         starts=choose_starts(few_starts, approximation, algorithm, dataset, budget, estimator.num_samples),
         independent_rows=independent,
+        kept_back=kept_back,
     )
     target = make_target(model, approximation.coordinates)
     trial, groups = Trial(target, dataset.first, approximation.dim), None
@@ -241,4 +267,7 @@ def prepare(
         if approximation.coordinates != target.coordinates:
             target = make_target(model, approximation.coordinates)
             trial = Trial(target, dataset.first, approximation.dim)
-    return Setup(decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget, trial, groups)
+    warp = family if bent and able and isinstance(family, Warped) else None
+    return Setup(
+        decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget, trial, groups, warp
+    )

@@ -20,6 +20,7 @@ from isvi.families.gaussian import DiagonalGaussian
 from isvi.families.log_normal import LogNormalFactors
 from isvi.families.low_rank import LowRankGaussian
 from isvi.families.student_t import StudentTFactors
+from isvi.families.warped import WarpedGaussian
 
 CONSTRAINTS: dict[str, type[Constraint]] = {
     kind.__name__: kind
@@ -32,7 +33,7 @@ FACTORS: dict[str, type[Factors]] = {
     kind.__name__: kind
     for kind in (
         *(BetaFactors, DiagonalGaussian, DirichletFactors, GammaFactors, GaussianBlocks),
-        *(LogNormalFactors, LowRankGaussian, StudentTFactors),
+        *(LogNormalFactors, LowRankGaussian, StudentTFactors, WarpedGaussian),
     )
 }
 
