@@ -18,9 +18,10 @@ from isvi.core.compiling import compiled_once
 from isvi.core.errors import DataError, WorkerError
 from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
+from isvi.families.base import Params
 from isvi.fitting.ahead import Begin
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, ending, make_run, make_start
+from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, ending, make_run, make_start, own_copy
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.starts import Starts
@@ -61,6 +62,7 @@ class Driver:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended; from
         the best of several starts, if there are some."""
         started = time.perf_counter()
+        outcome.loop = own_copy(outcome.loop)
         run = self._make().lower(outcome.loop, self._first, jnp.int32(0)).compile(self.effort)
         health = compiled_once(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
@@ -91,7 +93,10 @@ class Driver:
         return self.dataset.first if self.begin is None else None
 
     def _choose_start(self, run: Callable[..., LoopState], outcome: Outcome, starts: Starts) -> None:
-        started, begin = time.perf_counter(), make_start(self.method, self.dataset, self.key)
+        started, start = time.perf_counter(), make_start(self.method, self.dataset, self.key)
+
+        def begin(params: Params) -> LoopState:
+            return own_copy(start(params))
 
         def advance(loop: LoopState, until: int) -> LoopState:
             while int(loop.state.gradients) < until and not any(self._ending(loop)):

@@ -1,6 +1,7 @@
 """The compiled loop: many steps in one call, the host spoken to once in between."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -89,7 +90,8 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
     mini-batch is not in memory.
 
     Every random number is a function of (key, step): how often the host interrupts the loop
-    does not change what is computed.
+    does not change what is computed. The state is given away: what ``run`` returns lives in its memory, and a call
+    copies nothing. Use :func:`own_copy` for what has to be kept.
     """
     step_key, _ = run_keys(key)
 
@@ -103,7 +105,7 @@ def make_run(method: Method, key: PRNGKeyArray) -> jax.stages.Wrapped:
         tally = loop.tally.add(info, loop.schedule.next_index)
         return LoopState(state, loop.schedule.advance(info.fresh), tally)
 
-    @jax.jit
+    @partial(jax.jit, donate_argnums=0)
     def run(loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
         return jax.lax.while_loop(
             lambda loop: going_on(until, dataset, loop), lambda loop: one_step(dataset, loop), loop
@@ -123,6 +125,11 @@ def make_start(method: Method, dataset: Data, key: PRNGKeyArray) -> Callable[[Pa
         return LoopState(method.init(params), schedule, Tally.empty(dataset.num_batches))
 
     return start
+
+
+def own_copy(loop: LoopState) -> LoopState:
+    """The same in memory of its own, which can be given away: no two leaves share any, nor with anything else."""
+    return jax.tree.map(jnp.copy, loop)
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:

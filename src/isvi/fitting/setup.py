@@ -121,6 +121,8 @@ class Setup:
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
             options = replace(options, signs=True)
+        elif isinstance(self.algorithm, Auto) and self.on_full_rank is None:
+            options = replace(options, collective=True)
         return options.bind(self.target, self.drawn_from)
 
     @property
