@@ -60,8 +60,8 @@ def test_the_window_is_the_mean_over_the_newest_record_of_every_mini_batch(num_b
 
 
 def test_curvature_along_a_flat_direction_is_found_among_steep_ones() -> None:
-    """An entry that all others lean on, so that moving it against them is nearly flat. 100 pairs, exact differences: the
-    Newton step from the pairs' curvature is compared with that of the matrix, along the collective directions."""
+    """An entry that all others lean on, so that moving it against them is nearly flat. 100 pairs, exact differences:
+    the eigenvalues along the collective directions against those of the matrix."""
     approximation, shared, matrix = quadratic(300)
     diagonal = jnp.asarray(np.diagonal(matrix), jnp.float32)
     params = approximation.init(jnp.linspace(-1, 1, 303), diagonal**-0.5)
@@ -105,8 +105,8 @@ def regression(dim: int, rows: int) -> tuple[isvi.Model, dict[str, np.ndarray], 
 
 
 def test_an_intercept_against_a_thousand_groups_is_right_where_it_settles() -> None:
-    """The posterior is Gaussian: exact mean, exact mean-field precisions. Collectively, the intercept against the mean of
-    all groups is known to sqrt(1 / groups); it must be within a tenth of that, as no collective direction may be off by
+    """The posterior is Gaussian: exact mean, exact mean-field precisions. The intercept against the mean of all groups,
+    together, is known to sqrt(1 / groups); it must be within a tenth of that, as no collective direction may be off by
     more. Precisions come from a few hundred pairs of equal squares."""
     model, data, mean, precision = regression(1200, 20_000)
     fit = isvi.fit(model, data, batch_size=500, seed=0, progress=False)
@@ -127,4 +127,5 @@ def test_memory_does_not_grow_with_the_number_of_mini_batches() -> None:
     sizes = [
         sum(leaf.size for leaf in jax.tree.leaves(Window.none(Sizes(n), shared.size, record))) for n in (1, 20, 5000)
     ]
-    assert len(set(sizes)) == 1 and sizes[0] < 50 * 1003
+    assert len(set(sizes)) == 1
+    assert sizes[0] < 50 * 1003

@@ -1,7 +1,8 @@
 """The default: nothing to choose.
 
 What all of it shares is in :mod:`isvi.auto.phases`. Three kinds of memory: :mod:`isvi.auto.dense` for up to a thousand
-latents, :mod:`isvi.auto.whole` where all data is one mini-batch and the latents are few, :mod:`isvi.auto.many` for more.
+latents, :mod:`isvi.auto.whole` where all data is one mini-batch and the latents are few, :mod:`isvi.auto.many`
+for more.
 """
 
 from dataclasses import dataclass

@@ -166,8 +166,8 @@ class Many:
         return jnp.where(rate == 0, jnp.sqrt(least * most), jnp.clip(rate, least, most))
 
     def _noise(self, progress: Progress, noise: Noise, curvature: Coarse, point: Array, gradient: Array) -> Noise:
-        """From how G changed with one chunk renewed, but for what Z's move explains. Not known while passes are averaged,
-        as then it would change for their weights too."""
+        """From how G changed with one chunk renewed, but for what Z's move explains. Not known while passes are
+        averaged, as then it would change for their weights too."""
         change = gradient - noise.gradient + curvature.precision * (point - noise.point)
         apart = jnp.mean(curvature.precision * curvature.apart(self.collective, change) ** 2)
         usable = (progress.remembered > self.sizes.records) & (noise.passes == 1)
@@ -200,7 +200,7 @@ def _shrunk(step: Array, noise: Array) -> Array:
 
 
 def _uncertainty(pairs: Pairs) -> Float[Array, ""]:
-    """Nats per entry that q loses because its precisions come from finitely many pairs: a relative error r costs r^2 / 4.
-    As squares are nearly alike, that mini-batches differ is hardly an error; what other entries do is."""
+    """Nats per entry that q loses because its precisions come from finitely many pairs: a relative error r costs
+    r^2 / 4. As squares are nearly alike, that mini-batches differ is hardly an error; what other entries do is."""
     itself, others = pairs.energies
     return (others + SQUARES_VARIANCE * itself) / (4 * jnp.maximum(pairs.number, 1))

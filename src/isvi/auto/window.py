@@ -78,9 +78,9 @@ class Pairs(NamedTuple):
 
     @property
     def energies(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Of t = h e + o: h^2, what a difference owes to the entry itself, and o^2, what it owes to others, in the mean.
+        """Of t = h e + o: h^2, what a difference owes to the entry itself, and o^2, what it owes to others; means.
 
-        The means of t^2 and of t^2 e^2 are h^2 + o^2 and E[e^4] h^2 + o^2. Where most mini-batches do not touch an entry,
+        Those of t^2 and of t^2 e^2 are h^2 + o^2 and E[e^4] h^2 + o^2. Where most mini-batches do not touch an entry,
         h^2 is large, as the others say more; that must not be taken for correlation.
         """
         weight = jnp.maximum(self.weight, 1)

@@ -58,7 +58,7 @@ class EstimatorOptions:
         signs: draw the noise as signs instead of normal numbers (Gaussian families, mirrored pairs): all squares are
             then alike. The weights of such draws mean nothing.
         collective: draw independent Gaussians by signs, and move along what many entries share too (Gaussian families,
-            mirrored pairs; :mod:`isvi.families.collective`). How likely the draws are is not told: they have no weights.
+            mirrored pairs; :mod:`isvi.families.collective`). Such draws have no weights.
         weights: ``"exact"`` density ratios; ``"paper"`` for the paper's, which leave the ratio of Jacobians
             out, so that their mean is sigma_new/sigma_old; ``"none"`` for no weights at all.
         per_factor: weight each factor by its own density ratio (slightly biased, far less noisy), or all by

@@ -7,7 +7,6 @@ by few vectors: every entry of a small latent; and for a large one its *shift*, 
 """
 
 from dataclasses import dataclass
-from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +25,7 @@ MOST_LARGE = 32
 """Columns of large latents with directions, together."""
 SHARED = 0.2
 """How far draws move along the shift and the spread of a large latent, in standard deviations of its entries (root
-mean square). Enough for its curvature to stand out from the noise of all entries, and next to nothing for any of them."""
+mean square): enough for its curvature to stand out from the noise of all entries, and hardly anything for any one."""
 RADII = (0.5**0.5, 1.5**0.5)
 """An entry's noise is a sign times one of these: squares have mean 1, and differ enough to tell what a difference of
 gradients owes to the entry itself from what it owes to others."""

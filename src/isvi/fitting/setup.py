@@ -13,6 +13,7 @@ from jaxtyping import Array, PRNGKeyArray
 from isvi.algorithms import SGD, AlgorithmOptions, Method, build
 from isvi.auto import Auto
 from isvi.auto.dense import Dense, closest
+from isvi.auto.natural import Natural
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
 from isvi.data.opening import Data
@@ -117,11 +118,12 @@ class Setup:
     def bound_estimator(self, of_fallback: bool = False) -> Estimator:
         """The two verbs, for the method that was chosen or for the one that it falls back to."""
         if of_fallback:
-            return Reparameterization().bind(self.target, self.approximation)
+            pairs = Reparameterization(num_samples=2, antithetic=True)
+            return (pairs if self.many else Reparameterization()).bind(self.target, self.approximation)
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
             options = replace(options, signs=True)
-        elif isinstance(self.algorithm, Auto) and self.on_full_rank is None:
+        elif self.many:
             options = replace(options, collective=True)
         return options.bind(self.target, self.drawn_from)
 
@@ -132,12 +134,21 @@ class Setup:
             return None
         return self.target.log_prior
 
+    @property
+    def many(self) -> bool:
+        """Whether there are more latents than draws of a full-rank Gaussian can be afforded for."""
+        return isinstance(self.algorithm, Auto) and self.on_full_rank is None
+
     def fallback(self, spent: int) -> Method:
-        """Plain Adam, for what is left of the budget: where ``Auto`` had to take its steps back again and again."""
-        estimator, algorithm = Reparameterization(), SGD()
+        """For what is left of the budget, where ``Auto`` had to take its steps back again and again: natural-gradient
+        steps for many latents, plain Adam for few."""
+        estimator, left = self.bound_estimator(of_fallback=True), max(1, self.budget - spent)
+        if self.many:
+            steps = Natural(max(1, left // estimator.num_samples))
+            return build(estimator, steps, optax.sgd(1.0), self.dataset)
         rate = FALLBACK_RATE if self.options.starts == 1 else FALLBACK_RATE_FROM_THE_BEST
-        optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, rate)
-        return build(self.bound_estimator(of_fallback=True), algorithm, optimizer, self.dataset)
+        optimizer = default_optimizer(left, Reparameterization(), SGD(), rate)
+        return build(estimator, SGD(), optimizer, self.dataset)
 
     def start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
         """Variational parameters around the initial values."""
