@@ -31,8 +31,8 @@ ROWS_OF_HISTORY = 100
 PROMISES: dict[str, str] = {
     "converged": "no latent's mean is predicted to be further than 0.1 sd, and no sd than 10%, from the best q of this "
     "family",
-    "settled": "nothing is left to gain on average; with so many latents no single one was checked, nor what many of "
-    "them share",
+    "settled": "nothing is left to gain on average, nor along what many latents share; with so many of them no single "
+    "one was checked",
 }
 SECONDS_PER_CALL = 0.25
 """How long one compiled call should take: short enough for a live bar and for Ctrl-C, long enough to hide

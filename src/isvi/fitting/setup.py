@@ -118,7 +118,7 @@ class Setup:
     def bound_estimator(self, of_fallback: bool = False) -> Estimator:
         """The two verbs, for the method that was chosen or for the one that it falls back to."""
         if of_fallback:
-            pairs = Reparameterization(num_samples=2, antithetic=True)
+            pairs = Reparameterization(num_samples=2, antithetic=True, signs=True)
             return (pairs if self.many else Reparameterization()).bind(self.target, self.approximation)
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
