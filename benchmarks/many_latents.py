@@ -36,18 +36,6 @@ COLUMNS = (
     "collective",
     "note",
 )
-    "problem",
-    "latents",
-    "batches",
-    "method",
-    "seed",
-    "gradients",
-    "seconds",
-    "elbo",
-    "held_out",
-    "collective",
-    "note",
-)
 CERTIFIED = ("hierarchical", "sparse-normal")
 """Problems whose log joint is concave enough for collective errors to be told by a Newton step."""
 ELBO_DRAWS = 20
