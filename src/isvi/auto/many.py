@@ -16,16 +16,16 @@ from jaxtyping import Array, Bool, Float
 from isvi.algorithms.base import Promise
 from isvi.auto.coarse import Coarse
 from isvi.auto.phases import Progress, Store
-from isvi.auto.window import Pairs, Sizes, Window
+from isvi.auto.window import SCATTERED, UNEVEN, Pairs, Sizes, Window
 from isvi.estimators.base import Estimator
 from isvi.families.base import Params
-from isvi.families.collective import SQUARES_VARIANCE, Collective
+from isvi.families.collective import Collective
 from isvi.memory.record import Record
 
 LARGEST_CHANGE = 2.0
 """A step changes no precision by more than this factor."""
-APPROACHED = 10.0
-"""The approach's precisions count as much as so many records."""
+APPROACHED = 4.0
+"""The approach's precisions count as much as twice as many records."""
 MEAN_TOLERANCE = 0.1
 """Standard deviations that may be left along any collective direction."""
 SHARPER, BLUNTER = 1.3, 0.5
@@ -201,6 +201,7 @@ def _shrunk(step: Array, noise: Array) -> Array:
 
 def _uncertainty(pairs: Pairs) -> Float[Array, ""]:
     """Nats per entry that q loses because its precisions come from finitely many pairs: a relative error r costs
-    r^2 / 4. As squares are nearly alike, that mini-batches differ is hardly an error; what other entries do is."""
+    r^2 / 4. As pairs count nearly alike, that mini-batches differ is a small error; what other entries do is a
+    larger one."""
     itself, others = pairs.energies
-    return (others + SQUARES_VARIANCE * itself) / (4 * jnp.maximum(pairs.number, 1))
+    return (SCATTERED * others + UNEVEN * itself) / (4 * jnp.maximum(pairs.number, 1))

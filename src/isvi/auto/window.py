@@ -19,6 +19,11 @@ CHUNKS = 20
 """Chunks in a window."""
 LEAST_RECORDS = 20
 """Records in a window: a whole number of passes, with at least this many."""
+EVENLY = 0.5
+"""Pairs count by their squares over this plus these, for an entry's curvature: by their squares alone, the few large
+ones would decide, and which mini-batches had them."""
+UNEVEN, SCATTERED = 0.43, 2.06
+"""The variance that is left of h and of o in an entry's curvature, for the radii and this."""
 FORGETTING = 2
 """What pairs say about the curvature is averaged over one part in this many of the records so far, and at least over
 as much of a window."""
@@ -60,9 +65,9 @@ class Pairs(NamedTuple):
     """So many records: all numbers below are sums over as many, older ones counting less."""
     weight_squares: Float[Array, ""]
     squares: Float[Array, " dim"]
-    """Of e."""
+    """Of e, weighted, ..."""
     products: Float[Array, " dim"]
-    """Of e and t, times q's precision: ``products / squares`` is the curvature of an entry on its own."""
+    """... and products of e and t, times q's precision: their ratio is the curvature of an entry on its own."""
     answers: Float[Array, ""]
     """t^2, the mean over all entries, ..."""
     weighted: Float[Array, ""]
@@ -165,6 +170,7 @@ def _seen(
     draws = 0.5 * (record.draws[:half] - record.draws[half:])
     changes = 0.5 * (record.gradient[half:] - record.gradient[:half])
     squares, answers = precision * draws**2, changes**2 / precision
+    evenly = 1 / (squares + EVENLY)
     spread = collective.spread(location, precision)
     lengths = collective.squares(precision, spread)
     moves = jax.vmap(lambda draw: collective.down(precision * draw, spread) / lengths)(draws)
@@ -172,8 +178,8 @@ def _seen(
     return Pairs(
         jnp.ones((), location.dtype),
         jnp.ones((), location.dtype),
-        squares.mean(axis=0),
-        precision * (draws * changes).mean(axis=0),
+        (evenly * squares).mean(axis=0),
+        precision * (evenly * draws * changes).mean(axis=0),
         answers.mean(),
         (answers * squares).mean(),
         (squares**2).mean(),

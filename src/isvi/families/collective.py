@@ -23,14 +23,16 @@ MOST_COLUMNS = 16
 """Columns of a large latent that have directions of their own; those of a wider one move together."""
 MOST_LARGE = 32
 """Columns of large latents with directions, together."""
-SHARED = 0.2
-"""How far draws move along the shift and the spread of a large latent, in standard deviations of its entries (root
-mean square): enough for its curvature to stand out from the noise of all entries, and hardly anything for any one."""
-RADII = (0.5**0.5, 1.5**0.5)
-"""An entry's noise is a sign times one of these: squares have mean 1, and differ enough to tell what a difference of
-gradients owes to the entry itself from what it owes to others."""
-SQUARES_VARIANCE = 0.25
-"""Variance of the squares of these."""
+SHARED, STANDS_OUT = 0.2, 5.0
+"""How far draws move along the shift and the spread of a large latent, at most, in standard deviations of its entries
+(root mean square); less for very many, so that its curvature is this many times the noise of all of them. Every entry
+has that much less noise of its own: its variance stays what it is."""
+MOST_SHARED = 0.5
+"""The largest share of an entry's variance that is not its own."""
+RADII = ((1 - (2 / 3) ** 0.5) ** 0.5, (1 + 3 * (2 / 3) ** 0.5) ** 0.5)
+"""An entry's noise is a sign times one of these, the second with probability 1/4: its squares have mean 1 and its
+fourth powers mean 3, as a normal number's. What many entries share adds up the smallest bias of each: with signs alone, ten
+thousand effects of groups put their scale more than a standard deviation off."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,12 @@ class Collective:
         small, shifts, spreads = jnp.split(coefficients, [self.small, self.small + self.large])
         return self._laid_out(small, shifts) + spread * self._laid_out(jnp.zeros_like(small), spreads)
 
+    def up_squares(self, coefficients: Float[Array, " size"], spread: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """The sum of squares of what every direction moves an entry by; small latents stay out of it."""
+        small, shifts, spreads = jnp.split(coefficients**2, [self.small, self.small + self.large])
+        nothing = jnp.zeros_like(small)
+        return self._laid_out(nothing, shifts) + spread**2 * self._laid_out(nothing, spreads)
+
     def _small(self, vector: Float[Array, " dim"]) -> Float[Array, " small"]:
         pieces = [vector[part.start : part.stop] for part in self.parts if part.small]
         return jnp.concatenate([jnp.zeros(0, vector.dtype), *pieces])
@@ -169,28 +177,40 @@ def _part(entry: Coordinate, small_left: int, large_left: int) -> _Part:
 def draw_collective(
     key: PRNGKeyArray, approximation: Approximation, collective: Collective, params: Params, num_samples: int
 ) -> Float[Array, "draws dim"]:
-    """Mirrored draws of independent Gaussians, made of signs with two radii, that move along shifts and spreads too."""
+    """Mirrored draws of independent Gaussians, made of signs with two radii, that move along shifts and spreads too.
+    Means, variances and, for what is an entry's own, fourth moments are those of q."""
     location, scale = approximation.location(params), approximation.scale(params)
     own_key, shared_key = jax.random.split(key)
     half = num_samples // 2
-    moves = scale * _noise(own_key, half, location)
-    if collective.large:
-        precision = scale**-2.0
-        spread = collective.spread(location, precision)
-        lengths = jnp.sqrt(collective.squares(precision, spread))
-        counted = jnp.sqrt(jnp.maximum(collective.counts, 1))
-        reach = jnp.where(collective.counts > 0, SHARED * counted / lengths, 0)
-        signs = jax.random.rademacher(shared_key, (half, collective.size), location.dtype)
-        # A latent whose entries are all alike has no spread.
-        reach = jnp.minimum(reach, 1e6)
-        moves = moves + jax.vmap(lambda sign: collective.up(reach * sign, spread))(signs)
+    noise = _noise(own_key, half, location)
+    if not collective.large:
+        return jnp.concatenate([location + scale * noise, location - scale * noise])
+    precision = scale**-2.0
+    spread = collective.spread(location, precision)
+    reach, squares = _reach(collective, precision, spread)
+    signs = jax.random.rademacher(shared_key, (half, collective.size), location.dtype)
+    shared = jax.vmap(lambda sign: collective.up(reach * sign, spread))(signs)
+    moves = scale * jnp.sqrt(1 - squares) * noise + shared
     return jnp.concatenate([location + moves, location - moves])
 
 
+def _reach(
+    collective: Collective, precision: Float[Array, " dim"], spread: Float[Array, " dim"]
+) -> tuple[Float[Array, " size"], Float[Array, " dim"]]:
+    """How far to move along every direction, and the share of every entry's variance that this makes."""
+    counts = jnp.asarray(collective.counts, precision.dtype)
+    wanted = jnp.where(counts > 0, jnp.minimum(SHARED * jnp.sqrt(counts), STANDS_OUT), 0)
+    # A latent whose entries are all alike has no spread, and a length of next to nothing.
+    reach = jnp.minimum(wanted / jnp.sqrt(collective.squares(precision, spread)), 1e6)
+    squares = precision * collective.up_squares(reach, spread)
+    shorter = jnp.minimum(1, MOST_SHARED / jnp.maximum(squares.max(), jnp.finfo(squares.dtype).tiny))
+    return reach * jnp.sqrt(shorter), squares * shorter
+
+
 def _noise(key: PRNGKeyArray, count: int, like: Float[Array, " dim"]) -> Float[Array, "count dim"]:
-    """Signs with two radii, from two random bits each: most of what a normal number costs is its bits."""
-    words = -(-like.shape[0] // 16)
-    bits = jax.random.bits(key, (count, words, 1), jnp.uint32) >> (2 * jnp.arange(16, dtype=jnp.uint32))
+    """Signs with two radii, from four random bits each: most of what a normal number costs is its bits."""
+    words = -(-like.shape[0] // 8)
+    bits = jax.random.bits(key, (count, words, 1), jnp.uint32) >> (4 * jnp.arange(8, dtype=jnp.uint32))
     bits = bits.reshape(count, -1)[:, : like.shape[0]]
-    radius = jnp.where(bits & 2, RADII[0], RADII[1]).astype(like.dtype)
+    radius = jnp.where((bits & 6) == 6, RADII[1], RADII[0]).astype(like.dtype)
     return jnp.where(bits & 1, radius, -radius)
