@@ -31,8 +31,8 @@ MOST_SHARED = 0.5
 """The largest share of an entry's variance that is not its own."""
 RADII = ((1 - (2 / 3) ** 0.5) ** 0.5, (1 + 3 * (2 / 3) ** 0.5) ** 0.5)
 """An entry's noise is a sign times one of these, the second with probability 1/4: its squares have mean 1 and its
-fourth powers mean 3, as a normal number's. What many entries share adds up the smallest bias of each: with signs alone, ten
-thousand effects of groups put their scale more than a standard deviation off."""
+fourth powers mean 3, as a normal number's. What many entries share adds up the smallest bias of each: with signs
+alone, ten thousand effects of groups put their scale more than a standard deviation off."""
 
 
 @dataclass(frozen=True)
