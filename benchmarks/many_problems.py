@@ -48,6 +48,11 @@ class ManyProblem:
     def num_batches(self) -> int:
         return -(-len(next(iter(self.data.values()))) // BATCH_SIZE)
 
+    @property
+    def budget(self) -> int:
+        """The default of ``isvi.fit``: model gradients that every method may use."""
+        return 2 * max(3000, 10 * self.num_batches)
+
     def held_out_density(self, location: np.ndarray, scale: np.ndarray, draws: int = 20) -> float:
         """The mean log density of a new row under the posterior predictive of independent Gaussians."""
 
