@@ -12,7 +12,7 @@ damped, as H is not diagonal there either).
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from isvi.auto.window import Pairs
 from isvi.families.collective import Collective
@@ -21,6 +21,8 @@ RIDGE = 0.3
 """As many records' worth of belief that the collective directions have the curvature that the diagonal gives them."""
 FLATTEST = 1e-4
 """No collective direction is taken to be flatter than this, next to the steepest."""
+FEW = 2.0
+"""Nor than this over the number of records: a few pairs cannot tell what is flat from what they missed."""
 LEAST_NOISE = 1e-7
 """What is unexplained along any direction, at least, next to what there is to explain: single precision."""
 
@@ -36,6 +38,8 @@ class Coarse(NamedTuple):
     """Eigenvalues of A for directions of unit length, ..."""
     vectors: Float[Array, "size size"]
     """... and its eigenvectors."""
+    clear: Bool[Array, ""]
+    """Whether no direction is flatter than can be told."""
 
     @classmethod
     def fitted(
@@ -52,8 +56,9 @@ class Coarse(NamedTuple):
         spread = collective.spread(location, precision)
         lengths = jnp.sqrt(collective.squares(precision, spread))
         values, vectors = jnp.linalg.eigh(_regressed(pairs, lengths))
-        values = jnp.maximum(values, FLATTEST * jnp.maximum(values[-1], 1))
-        return cls(precision, spread, lengths, values, vectors)
+        least = jnp.maximum(FLATTEST * values[-1], FEW / jnp.maximum(pairs.weight, 1))
+        clear = values[0] > least if len(values) else jnp.array(True)
+        return cls(precision, spread, lengths, jnp.maximum(values, least), vectors, clear)
 
     def along(self, collective: Collective, gradient: Float[Array, " dim"]) -> Float[Array, " size"]:
         """A Newton step of every eigenvector of the collective curvature, in its standard deviations."""

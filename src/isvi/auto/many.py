@@ -115,8 +115,7 @@ class Many:
         return own._replace(precision=precision, approached=precision)
 
     def forget(self, estimator: Estimator, own: Knowledge, params: Params) -> Knowledge:
-        precision = estimator.approximation.scale(params) ** -2.0
-        return Knowledge.of(precision)
+        return Knowledge.of(estimator.approximation.scale(params) ** -2.0)
 
     def converged(self, progress: Progress, own: Knowledge) -> Bool[Array, ""]:
         """For a whole pass nothing was predicted to be left. The prediction can miss a slow direction that the
@@ -148,7 +147,8 @@ class Many:
         off = along + curvature.distances(shared, point - location)
         found = jnp.mean(precision * (point - location + apart) ** 2)
         left = 0.5 * (jnp.maximum(found - by_draws, 0) + rate**2 * by_draws) + _uncertainty(window.pairs)
-        fine = (left < self.tolerance) & (jnp.abs(off).max(initial=0.0) < MEAN_TOLERANCE) & (unseen == 0)
+        arrived = (jnp.abs(off).max(initial=0.0) < MEAN_TOLERANCE) & curvature.clear
+        fine = (left < self.tolerance) & arrived & (unseen == 0)
         progress = progress._replace(
             target=approximation.match(location + progress.trust.shorten(step, length), precision),
             left=left,
