@@ -23,10 +23,10 @@ MOST_COLUMNS = 16
 """Columns of a large latent that have directions of their own; those of a wider one move together."""
 MOST_LARGE = 32
 """Columns of large latents with directions, together."""
-SHARED = 0.2
-"""How far draws move along the shift and the spread of a large latent, in standard deviations of its entries (root mean
-square): enough for its curvature to stand out from the noise of all entries. Every entry has that much less noise of
-its own: its variance stays what it is."""
+SHARED, STANDS_OUT = 0.2, 5.0
+"""How far draws move along the shift and the spread of a large latent, at most, in standard deviations of its entries
+(root mean square); less for very many, so that its curvature is this many times the noise of all of them. Every entry
+has that much less noise of its own: its variance stays what it is."""
 MOST_SHARED = 0.5
 """The largest share of an entry's variance that is not its own."""
 RADII = ((1 - (2 / 3) ** 0.5) ** 0.5, (1 + 3 * (2 / 3) ** 0.5) ** 0.5)
@@ -199,7 +199,7 @@ def _reach(
 ) -> tuple[Float[Array, " size"], Float[Array, " dim"]]:
     """How far to move along every direction, and the share of every entry's variance that this makes."""
     counts = jnp.asarray(collective.counts, precision.dtype)
-    wanted = SHARED * jnp.sqrt(counts)
+    wanted = jnp.minimum(SHARED * jnp.sqrt(counts), STANDS_OUT)
     # A latent whose entries are all alike has no spread, and a length of next to nothing.
     reach = jnp.minimum(wanted / jnp.sqrt(collective.squares(precision, spread)), 1e6)
     squares = precision * collective.up_squares(reach, spread)
