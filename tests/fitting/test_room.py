@@ -12,7 +12,7 @@ MODEL = isvi.Model({"w": isvi.real(3000)}, lambda z: jnp.sum(-0.5 * z["w"] ** 2)
 
 def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda: 100_000)
-    with pytest.raises(isvi.ConfigurationError, match=r"3,000 entries .* needs about .* docs/local.md"):
+    with pytest.raises(isvi.ConfigurationError, match=r"3,000 entries .* needs about .*docs/local.md"):
         isvi.fit(MODEL, progress=False)
 
 
