@@ -1,22 +1,23 @@
 """The default: nothing to choose.
 
 What all of it shares is in :mod:`isvi.auto.phases`. Three kinds of memory: :mod:`isvi.auto.dense` for up to a thousand
-latents, :mod:`isvi.auto.whole` where all data is one mini-batch and the latents are few, :mod:`isvi.auto.batches` for
-more.
+latents, :mod:`isvi.auto.whole` where all data is one mini-batch and the latents are few, :mod:`isvi.auto.many`
+for more.
 """
 
 from dataclasses import dataclass
 
 from isvi.algorithms.base import Algorithm
 from isvi.auto import dense, whole
-from isvi.auto.batches import MiniBatches
 from isvi.auto.dense import Dense
+from isvi.auto.many import Many
 from isvi.auto.phases import algorithm
-from isvi.auto.store import Sizes
 from isvi.auto.whole import Whole
+from isvi.auto.window import Sizes
 from isvi.core.errors import ConfigurationError, require
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
+from isvi.families.collective import Collective
 from isvi.model.grouping import Groups
 
 
@@ -56,4 +57,5 @@ class Auto:
             "Auto needs Gaussian families (MeanField, Block, FullRank) and records of antithetic pairs "
             "(Reparameterization(num_samples=2, antithetic=True)). For other families use ISGD().",
         )
-        return algorithm(MiniBatches(self.tolerance, Sizes.of(num_batches)), estimator)
+        collective = Collective.of(estimator.approximation.coordinates)
+        return algorithm(Many(self.tolerance, Sizes(num_batches), collective), estimator)

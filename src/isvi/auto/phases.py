@@ -19,7 +19,6 @@ from isvi.auto.trust import Trust
 from isvi.estimators.base import Estimator
 from isvi.families.base import Params
 from isvi.memory.record import Record
-from isvi.memory.store import RecordStore
 
 MOST_AHEAD = 64
 """No kind of memory waits for more records than this between two steps."""
@@ -62,7 +61,8 @@ class Store(NamedTuple):
     """All that is remembered."""
 
     progress: Progress
-    records: RecordStore
+    records: Any
+    """What is left of records, as the kind keeps it; nothing but ``remember`` changes it."""
     own: Any
     """What the kind of memory knows beside its records."""
 
@@ -90,7 +90,7 @@ class Kind(Protocol):
         ...
 
     def step(
-        self, estimator: Estimator, params: Params, records: RecordStore, progress: Progress, own: Any
+        self, estimator: Estimator, params: Params, records: Any, progress: Progress, own: Any
     ) -> tuple[Progress, Any]:
         """Take a step from the memory: its target, and what was learned."""
         ...

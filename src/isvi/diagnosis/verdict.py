@@ -20,6 +20,9 @@ LARGEST_ROUNDING = 0.1
 LARGEST_FULL_RANK = 500
 """Entries for which a full covariance, of half their square, is still something to try."""
 MANY_ENTRIES = 30
+TOO_MANY = 1_000
+"""Latents beyond which q would have to be exact for the weights of its draws to be alike."""
+HELD_OUT = "hold rows out and compare their log density, under fit.sample, with that of another fit or model"
 RESAMPLE = "fit.resample(n), which gives draws that are corrected for it"
 RIGHT = "where there are draws, the posterior's means and sds are as q has them"
 SHARPER = "take constants out of the log density, and compute it in double precision: only its differences count"
@@ -98,7 +101,12 @@ def _blurred(evidence: Evidence) -> str:
 
 
 def _distrust(evidence: Evidence) -> str:
-    weighted, entries = evidence.weighted, evidence.entries
+    weighted, entries, dim = evidence.weighted, evidence.entries, evidence.approximation.dim
+    if dim > TOO_MANY:
+        return (
+            f"{dim:,} latents are too many for importance weights, of which one draw has nearly all, however good q "
+            "is: nothing here says that q is right, nor that it is wrong"
+        )
     missed = "q misses mass of the posterior, and the draws cannot say how much"
     if not weighted.trusted:
         return f"k-hat {weighted.k_hat:.2f} is above {weighted.threshold:.2f}: {missed}"
@@ -156,6 +164,8 @@ def _off(entries: Entries) -> str | None:
 
 def _if_poor(evidence: Evidence) -> list[str]:
     approximation = evidence.approximation
+    if approximation.dim > TOO_MANY:
+        return [HELD_OUT, *_fuller(approximation)]
     more_draws = _more_draws(evidence)
     advice = [more_draws] if more_draws else _fuller(approximation)
     if not advice:

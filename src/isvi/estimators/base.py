@@ -6,6 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from isvi.core.errors import ConfigurationError, require
@@ -13,6 +14,7 @@ from isvi.data.dataset import Batch
 from isvi.estimators.weights import WeightHealth, Weighting, WeightMode, weight_health
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
+from isvi.families.collective import Collective, draw_collective
 from isvi.memory.record import Record
 from isvi.model.target import Target
 
@@ -57,6 +59,8 @@ class EstimatorOptions:
             then alike. The weights of such draws mean nothing.
         apart: with ``signs``, pairs of pairs, which tell what the first so many entries of the noise do and what the
             others do (:meth:`Approximation.draw_signs`).
+        collective: draw independent Gaussians by signs, and move along what many entries share too (Gaussian families,
+            mirrored pairs; :mod:`isvi.families.collective`). Such draws have no weights.
         weights: ``"exact"`` density ratios; ``"paper"`` for the paper's, which leave the ratio of Jacobians
             out, so that their mean is sigma_new/sigma_old; ``"none"`` for no weights at all.
         per_factor: weight each factor by its own density ratio (slightly biased, far less noisy), or all by
@@ -69,6 +73,7 @@ class EstimatorOptions:
     antithetic: bool = False
     signs: bool = False
     apart: int = 0
+    collective: bool = False
     weights: WeightMode = "exact"
     per_factor: bool = True
     max_weight: float | None = None
@@ -105,9 +110,9 @@ class EstimatorOptions:
             "StudentT). Use antithetic=False, or another family.",
         )
         require(
-            not self.signs or (self.antithetic and approximation.gaussian),
+            not (self.signs or self.collective) or (self.antithetic and approximation.gaussian),
             ConfigurationError,
-            "signs=True needs antithetic=True and a Gaussian family.",
+            "signs=True and collective=True need antithetic=True and a Gaussian family.",
         )
         weighting = Weighting(approximation, self._weight_mode(), self.per_factor, self.max_weight, self.self_normalize)
         draw = self._drawer(weighting)
@@ -115,7 +120,7 @@ class EstimatorOptions:
             record=self._recorder(target, draw),
             draw=draw,
             gradient=self._gradient(weighting),
-            health=lambda params, records: weight_health(weighting.raw(params, records)),
+            health=self._health(weighting),
             log_weights=weighting.log_ratios,
             approximation=approximation,
             num_samples=self.num_samples,
@@ -132,12 +137,22 @@ class EstimatorOptions:
     def _gradient(self, weighting: Weighting) -> Callable[[Params, Record], Params]:
         raise NotImplementedError
 
+    def _health(self, weighting: Weighting) -> Callable[[Params, Record], WeightHealth]:
+        if self.collective:
+            one = jnp.ones(())
+            return lambda params, records: WeightHealth(effective=one, divergence=jnp.zeros(()), largest=one)
+        return lambda params, records: weight_health(weighting.raw(params, records))
+
     def _drawer(self, weighting: Weighting) -> Callable[[PRNGKeyArray, Params, Batch], tuple[Array, Array, Array]]:
         approximation = weighting.approximation
+        shared = Collective.of(approximation.coordinates) if self.collective else None
 
         # Compiled here, so that only the model is left uncompiled where it has to be evaluated on the host.
         @jax.jit
         def draw(key: PRNGKeyArray, params: Params, batch: Batch) -> tuple[Array, Array, Array]:
+            if shared is not None:
+                draws = draw_collective(key, approximation, shared, params, self.num_samples)
+                return draws, jnp.zeros((self.num_samples, 0), draws.dtype), batch.share.astype(draws.dtype)
             if self.signs:
                 draws = approximation.draw_signs(key, params, self.num_samples, self.apart)
             else:

@@ -18,9 +18,10 @@ from isvi.core.compiling import compiled_once
 from isvi.core.errors import DataError, WorkerError
 from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
+from isvi.families.base import Params
 from isvi.fitting.ahead import Begin
 from isvi.fitting.host_loop import HostRun, make_host_run
-from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, ending, make_run, make_start
+from isvi.fitting.loop import TOLERATED_FAILURES, Ending, LoopState, ending, make_run, make_start, own_copy
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.progress import Reporter, Row
 from isvi.fitting.starts import Starts
@@ -30,8 +31,8 @@ ROWS_OF_HISTORY = 100
 PROMISES: dict[str, str] = {
     "converged": "no latent's mean is predicted to be further than 0.1 sd, and no sd than 10%, from the best q of this "
     "family",
-    "settled": "nothing is left to gain on average; with so many latents no single one was checked, nor what many of "
-    "them share",
+    "settled": "nothing is left to gain on average, nor along what many latents share; with so many of them no single "
+    "one was checked",
 }
 SECONDS_PER_CALL = 0.25
 """How long one compiled call should take: short enough for a live bar and for Ctrl-C, long enough to hide
@@ -61,6 +62,7 @@ class Driver:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended; from
         the best of several starts, if there are some."""
         started = time.perf_counter()
+        outcome.loop = own_copy(outcome.loop)
         run = self._make().lower(outcome.loop, self._first, jnp.int32(0)).compile(self.effort)
         health = compiled_once(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
@@ -91,7 +93,10 @@ class Driver:
         return self.dataset.first if self.begin is None else None
 
     def _choose_start(self, run: Callable[..., LoopState], outcome: Outcome, starts: Starts) -> None:
-        started, begin = time.perf_counter(), make_start(self.method, self.dataset, self.key)
+        started, start = time.perf_counter(), make_start(self.method, self.dataset, self.key)
+
+        def begin(params: Params) -> LoopState:
+            return own_copy(start(params))
 
         def advance(loop: LoopState, until: int) -> LoopState:
             while int(loop.state.gradients) < until and not any(self._ending(loop)):

@@ -108,7 +108,8 @@ def make_run(method: Method, key: PRNGKeyArray) -> Run:
     mini-batch is not in memory.
 
     Every random number is a function of (key, step): how often the host interrupts the loop
-    does not change what is computed.
+    does not change what is computed. The state is given away: what ``run`` returns lives in its memory, and a call
+    copies nothing. Use :func:`own_copy` for what has to be kept.
     """
 
     def going_on(until: Array, dataset: Dataset, loop: LoopState) -> Array:
@@ -121,7 +122,7 @@ def make_run(method: Method, key: PRNGKeyArray) -> Run:
         tally = loop.tally.add(info, loop.schedule.next_index)
         return LoopState(state, loop.schedule.advance(info.fresh), tally)
 
-    @jax.jit
+    @partial(jax.jit, donate_argnums=1)
     def run(step_key: PRNGKeyArray, loop: LoopState, dataset: Dataset, until: Array) -> LoopState:
         return jax.lax.while_loop(
             lambda loop: going_on(until, dataset, loop), lambda loop: one_step(step_key, dataset, loop), loop
@@ -142,6 +143,11 @@ def make_start(method: Method, dataset: Data, key: PRNGKeyArray) -> Callable[[Pa
         return LoopState(method.init(params), schedule, Tally.empty(dataset.num_batches))
 
     return partial(start, key)
+
+
+def own_copy(loop: LoopState) -> LoopState:
+    """The same in memory of its own, which can be given away: no two leaves share any, nor with anything else."""
+    return jax.tree.map(jnp.copy, loop)
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:

@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+
 from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
@@ -16,6 +18,7 @@ from isvi.fitting.interruption import Interruption
 from isvi.fitting.loop import LoopState, make_start
 from isvi.fitting.making import Making
 from isvi.fitting.outcome import Outcome
+from isvi.fitting.room import check_room
 from isvi.fitting.setup import Setup
 from isvi.fitting.starts import Starts
 from isvi.fitting.threads import one_blas_thread
@@ -25,14 +28,16 @@ from isvi.memory.store import num_bytes
 log = logging.getLogger("isvi")
 
 HANDED_OVER = (
-    "the posterior is too far from quadratic for Auto, which handed over to Adam after {gradients:,} model gradients: "
-    "look at fit.diagnose()"
+    "the posterior is too far from quadratic for Auto, which handed over to {method} after {gradients:,} model "
+    "gradients: look at fit.diagnose()"
 )
 
 
 def begin(setup: Setup, start: Params) -> Outcome:
     """The outcome before the first step."""
-    loop = make_start(setup.method(), setup.dataset, setup.run_key)(start)
+    method = setup.method()
+    check_room(jax.eval_shape(method.init, start), setup.approximation.dim)
+    loop = make_start(method, setup.dataset, setup.run_key)(start)
     log.info(
         "%s latents' entries, %s rows in %s mini-batches; the memory of records takes %s bytes",
         *(
@@ -120,9 +125,9 @@ class Running:
                 if outcome.gave_up:
                     outcome = _fall_back(setup, outcome)
             if outcome.fell_back_at is not None and outcome.error is None and self.interruption.reason is None:
-                method = setup.fallback(outcome.fell_back_at, bool(outcome.starts))
-                outcome = drive(method, outcome, setup.budget_of_method)
-                outcome.status = outcome.status.adding(HANDED_OVER.format(gradients=outcome.fell_back_at))
+                spent = outcome.fell_back_at
+                outcome = drive(setup.fallback(spent, bool(outcome.starts)), outcome, setup.budget_of_method)
+                outcome.status = outcome.status.adding(_handed_over(setup, spent))
         return outcome, False
 
 
@@ -133,12 +138,17 @@ def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopSt
     return make_start(method, setup.dataset, setup.run_key)(start), start
 
 
+def _handed_over(setup: Setup, gradients: int) -> str:
+    return HANDED_OVER.format(method="natural-gradient steps" if setup.many else "Adam", gradients=gradients)
+
+
 def _fall_back(setup: Setup, outcome: Outcome) -> Outcome:
-    """Start over with plain Adam, with what is left of the budget: from where the best of several starts led to; where
-    there was one only, from there again, as on mixtures any place that ``Auto`` came to is often worse than none. What
-    ``Auto`` had reached is kept, as the start, in case that Adam ends in a worse place."""
+    """Start over with another method, with what is left of the budget: from where the best of several starts led to;
+    where there was one only, from there again, as on mixtures and networks any place that ``Auto`` came to is often
+    worse than none. What ``Auto`` had reached is kept, as the start, in case that the other method ends in a worse
+    place."""
     spent = outcome.loop.state
-    log.info(HANDED_OVER.format(gradients=int(spent.gradients)))
+    log.info(_handed_over(setup, int(spent.gradients)))
     method = setup.fallback(int(spent.gradients), bool(outcome.starts))
     loop = make_start(method, setup.dataset, setup.run_key)(
         setup.start_over(spent.params if outcome.starts else outcome.start)

@@ -13,6 +13,7 @@ from jaxtyping import Array, PRNGKeyArray
 from isvi.algorithms import SGD, AlgorithmOptions, Method, build
 from isvi.auto import Auto
 from isvi.auto.dense import Dense, closest
+from isvi.auto.natural import NaturalSteps
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
 from isvi.core.errors import ModelError
@@ -152,12 +153,15 @@ class Setup:
     def bound_estimator(self, of_fallback: bool = False) -> Estimator:
         """The two verbs, for the method that was chosen or for the one that it falls back to."""
         if of_fallback:
-            return Reparameterization().bind(self.target, self.approximation)
+            pairs = Reparameterization(num_samples=2, antithetic=True, signs=True)
+            return (pairs if self.many else Reparameterization()).bind(self.target, self.approximation)
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
             options = replace(options, signs=True)
             if self.groups is not None:  # a pair of either kind
                 options = replace(options, apart=self.groups.shared, num_samples=2 * options.num_samples)
+        elif self.many:
+            options = replace(options, collective=True)
         return options.bind(self.target, self.drawn_from)
 
     @property
@@ -167,13 +171,21 @@ class Setup:
             return None
         return self.target.log_prior
 
+    @property
+    def many(self) -> bool:
+        """Whether there are more latents than draws of a full-rank Gaussian can be afforded for."""
+        return isinstance(self.algorithm, Auto) and self.on_full_rank is None
+
     def fallback(self, spent: int, several: bool) -> Method:
-        """Plain Adam, for what is left of the budget: where ``Auto`` had to take its steps back again and again;
-        ``several`` if there were several starts."""
-        estimator, algorithm = Reparameterization(), SGD()
+        """For what is left of the budget, where ``Auto`` had to take its steps back again and again: natural-gradient
+        steps for many latents, plain Adam for few; ``several`` if there were several starts."""
+        estimator, left = self.bound_estimator(of_fallback=True), max(1, self.budget_of_method - spent)
+        if self.many:
+            steps = NaturalSteps(max(1, left // estimator.num_samples))
+            return build(estimator, steps, optax.sgd(1.0), self.dataset)
         rate = FALLBACK_RATE_FROM_THE_BEST if several else FALLBACK_RATE
-        optimizer = default_optimizer(max(1, self.budget - spent), estimator, algorithm, rate)
-        return build(self.bound_estimator(of_fallback=True), algorithm, optimizer, self.dataset)
+        optimizer = default_optimizer(left, Reparameterization(), SGD(), rate)
+        return build(estimator, SGD(), optimizer, self.dataset)
 
     def checked_start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
         """The start. If the model is not finite there and nothing was chosen, one that is closer to 0: next to

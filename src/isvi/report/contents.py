@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from isvi.data.dataset import Dataset
+from isvi.results.moments import Marginals
 from isvi.results.summary import COLUMNS, summarize
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def entries_table(fit: "Fit", told: "Diagnosis | None", seed: int) -> tuple[list
     """Columns and rows: a name and numbers for every entry; None for what is not known."""
     size = max(1, sum(latent.size for latent in fit.model.latents.values()))
     number = max(FEWEST_DRAWS, min(MOST_DRAWS, ENTRIES_DRAWN // size))
-    summary = summarize(fit.sample(number, seed), "", 0)
+    summary = summarize({name: Marginals.of_draws(draws) for name, draws in fit.sample(number, seed).items()}, "", 0)
     judged = _judged(told)
     width = 0 if told is None else len(JUDGED)
     rows = [

@@ -26,6 +26,7 @@ from isvi.results.exploration import Candidates, explore
 from isvi.results.history import History
 from isvi.results.importance import Importance, importance
 from isvi.results.local import Local, local, predict_local
+from isvi.results.moments import Marginals, affordable_draws, exact_marginals
 from isvi.results.smoothing import FEWEST_FOR_A_TAIL
 from isvi.results.status import Status
 from isvi.results.summary import Summary, summarize
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from isvi.diagnosis import Diagnosis
 
-DRAWS_FOR_MOMENTS = 10_000
 EVALUATIONS_KEPT = 2
 
 log = logging.getLogger("isvi")
@@ -150,11 +150,11 @@ class Fit:
 
     def mean(self) -> dict[str, np.ndarray]:
         """Posterior means in constrained space."""
-        return {name: values.mean(axis=0) for name, values in self._moments_draws.items()}
+        return {name: one.mean for name, one in self._marginals.items()}
 
     def sd(self) -> dict[str, np.ndarray]:
         """Posterior standard deviations in constrained space."""
-        return {name: values.std(axis=0, ddof=1, dtype=np.float64) for name, values in self._moments_draws.items()}
+        return {name: one.sd for name, one in self._marginals.items()}
 
     def summary(self, limit: int = 20) -> Summary:
         """A table; prints at most ``limit`` rows."""
@@ -163,7 +163,7 @@ class Fit:
         if self.starts:
             effort += f", the best of {len(self.starts)} starts"
         caption = f"{shape[0].upper()}{shape[1:]}; {effort}; {self.status}"
-        return summarize(self._moments_draws, caption, limit)
+        return summarize(self._marginals, caption, limit)
 
     @own_settings()
     def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:
@@ -209,7 +209,7 @@ class Fit:
     @property
     def finite(self) -> bool:
         """Whether all parameters of q are finite, and the latents' draws too."""
-        shown = [draws for name, draws in self._moments_draws.items() if name in self.model.latents]
+        shown = [leaf for name, one in self._marginals.items() if name in self.model.latents for leaf in one]
         return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in [*jax.tree.leaves(self.params), *shown])
 
     def data(self) -> Data:
@@ -304,11 +304,16 @@ class Fit:
         return f"Fit({shown(', '.join(self.model.latents))}; {self.gradients:,} model gradients; {self.status})"
 
     @cached_property
-    def _moments_draws(self) -> dict[str, np.ndarray]:
+    def _marginals(self) -> dict[str, Marginals]:
         if self.saved_draws is not None:
-            return dict(self.saved_draws)
+            return {name: Marginals.of_draws(values) for name, values in self.saved_draws.items()}
+        exact = exact_marginals(self)
+        if exact and set(exact) == set(self.model.latents):
+            return exact
         # Mirrored draws give the exact mean of every entry that is not transformed.
-        return self._constrained(self._draw(DRAWS_FOR_MOMENTS, seed=0, antithetic=self.approximation.symmetric))
+        number, mirrored = affordable_draws(self.approximation.dim), self.approximation.symmetric
+        drawn = self._constrained(self._draw(number, seed=0, antithetic=mirrored))
+        return {name: exact.get(name) or Marginals.of_draws(values) for name, values in drawn.items()}
 
     @cached_property
     def _evaluations(self) -> dict[tuple[int, int], Evaluation]:

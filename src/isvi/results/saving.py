@@ -27,12 +27,13 @@ from isvi.results.attempts import Attempt
 from isvi.results.fit import Fit
 from isvi.results.history import History
 from isvi.results.layout_json import approximation_as_json, approximation_from_json
+from isvi.results.moments import affordable_draws
 from isvi.results.status import Status
 
 FORMAT = 1
 """Version of the file. Newer ones are refused by name; older ones stay readable."""
 REPORTED_DRAWS = 2000
-"""Draws that are saved of models whose posterior shows more than their latents (front ends)."""
+"""Draws that are saved of models whose posterior shows more than their latents (front ends); fewer of very many."""
 FILE = "fit.isvi"
 WHOLE, SECONDS = ("gradients", "steps", "skipped"), ("seconds", "compile_seconds")
 
@@ -46,8 +47,12 @@ def save(fit: Fit, path: Path) -> None:
     )
     arrays = {f"params/{number}": np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(fit.params))}
     if fit.model.report is not None:
-        arrays |= {f"draws/{name}": values for name, values in fit.sample(REPORTED_DRAWS).items()}
+        arrays |= {f"draws/{name}": values for name, values in fit.sample(_draws_to_save(fit)).items()}
     write_archive(path, ("fit.json", _described(fit)), arrays, compress=True)
+
+
+def _draws_to_save(fit: Fit) -> int:
+    return min(REPORTED_DRAWS, affordable_draws(fit.approximation.dim))
 
 
 @own_settings()

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from isvi.core.coordinates import entry_labels
 from isvi.core.text import shown
+from isvi.results.moments import Marginals
 
 COLUMNS = ("mean", "sd", "5%", "50%", "95%")
 
@@ -66,10 +67,12 @@ class Summary:
         return f"<table><tr>{head}</tr>{rows}</table><p>{escape(shown(self.caption))}</p>"
 
 
-def summarize(draws: dict[str, np.ndarray], caption: str, limit: int) -> Summary:
-    """Summaries of draws with a leading axis."""
-    names = [label for name, values in draws.items() for label in entry_labels(name, values.shape[1:])]
-    flat = np.concatenate([values.reshape(len(values), -1) for values in draws.values()], axis=1)
-    quantiles = np.quantile(flat, [0.05, 0.5, 0.95], axis=0)
-    columns = np.stack([flat.mean(0), flat.std(0, ddof=1, dtype=np.float64), *quantiles], axis=1)
-    return Summary(names, columns, caption, limit)
+def summarize(marginals: dict[str, Marginals], caption: str, limit: int) -> Summary:
+    """Summaries of every entry."""
+    names = [label for name, one in marginals.items() for label in entry_labels(name, one.mean.shape)]
+    columns = [
+        np.concatenate([one.mean.ravel() for one in marginals.values()]),
+        np.concatenate([one.sd.ravel() for one in marginals.values()]),
+        *np.concatenate([one.quantiles.reshape(3, -1) for one in marginals.values()], axis=1),
+    ]
+    return Summary(names, np.stack(columns, axis=1), caption, limit)
