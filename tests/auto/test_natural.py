@@ -1,4 +1,4 @@
-"""NaturalSteps-gradient steps: against a Gaussian posterior, and where the model is not finite."""
+"""Natural-gradient steps: against a Gaussian posterior, and where the model is not finite."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""NaturalSteps-gradient steps for posteriors that are far from quadratic: what :class:`isvi.Auto` hands over to.
+"""Natural-gradient steps for posteriors that are far from quadratic: what :class:`isvi.Auto` hands over to.
 
 Networks, factorisations, horseshoes: curvature changes on the way and is negative in places, so that no memory of old
 gradients is of use. Each record moves q a little: its mean by the gradient over the precision, and its precision
@@ -53,7 +53,7 @@ class Motion(NamedTuple):
 
 @dataclass(frozen=True)
 class NaturalSteps:
-    """NaturalSteps-gradient steps for independent Gaussians, a record each.
+    """Natural-gradient steps for independent Gaussians, a record each.
 
     Attributes:
         records: how many there will be.
