@@ -9,6 +9,10 @@ class ModelError(IsviError):
     """The model, its latents or its log densities are not what they must be."""
 
 
+class StartError(ModelError):
+    """The model is not finite where the fit starts."""
+
+
 class DataError(IsviError):
     """The data cannot be used as they are."""
 

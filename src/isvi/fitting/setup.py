@@ -16,7 +16,7 @@ from isvi.auto.dense import Dense, closest
 from isvi.auto.natural import NaturalSteps
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
-from isvi.core.errors import ModelError
+from isvi.core.errors import StartError
 from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
 from isvi.families import Approximation, FullRank, Warped, approximate
@@ -193,7 +193,7 @@ class Setup:
         start = self.start(initial)
         try:
             self.check_start(start)
-        except ModelError:
+        except StartError:
             if self.options.initial_scale is not None or given_values(self.model, initial):
                 raise
             start = self.start(initial, CLOSER)
@@ -204,7 +204,7 @@ class Setup:
     def _finite_at(self, start: Params) -> bool:
         try:
             self.check_start(start)
-        except ModelError:
+        except StartError:
             return False
         return True
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isvi.core.compiling import compiled_once, operations
-from isvi.core.errors import ConfigurationError, ModelError, require
+from isvi.core.errors import ConfigurationError, ModelError, StartError, require
 from isvi.data.dataset import Batch, Dataset
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.gradient_check import check_gradient, in_double_precision
@@ -102,7 +102,7 @@ def _check_external_start(target: ExternalTarget, dataset: Dataset, draws: jax.A
     bad = [target.coordinates.labels()[entry] for entry in np.flatnonzero(~np.isfinite(gradients[0]))]
     require(
         bool(np.isfinite(values).all()) and not bad,
-        ModelError,
+        StartError,
         f"The function given to {door} gave "
         + (f"a gradient that is not finite in {', '.join(bad[:3])}" if bad else f"the log density {values[0]}")
         + " at a draw from the initial approximation. Check it there, or start elsewhere: "
@@ -140,7 +140,7 @@ def _parts(target: Target, draws: jax.Array, batch: Batch) -> dict[str, tuple[ja
 def _refuse_start(target: Target, label: str, what: str, z: jax.Array) -> None:
     values, _ = target.coordinates.decode(z)
     shown = ", ".join(f"{name} = {_short(value)}" for name, value in list(values.items())[:6])
-    raise ModelError(
+    raise StartError(
         f"{label} {what} at a draw from the initial approximation ({shown}). "
         "Check the density there, or start elsewhere: isvi.fit(..., initial={...}, initial_scale=...)."
     )
