@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[str, str, Any]] = {
         "Algorithms and estimators",
         "When the model is evaluated, and how gradients are made of it.",
         [
-            *("Auto", "SGD", "ISGD", "SAG", "SRA", "ISAG", "Adaptive", "FixedSteps", "Random"),
+            *("Auto", "Natural", "SGD", "ISGD", "SAG", "SRA", "ISAG", "Adaptive", "FixedSteps", "Random"),
             *(
                 "Estimator",
                 "Reparameterization",

@@ -146,7 +146,7 @@ def test_only_what_is_better_is_kept(gain, spread, better):
     generator = np.random.default_rng(0)
     before = Ratios(0.5 * generator.normal(size=(400, 1)))
     after = Ratios(gain + spread * generator.normal(size=(400, 1)))
-    assert _compared(before, after)[0] is better
+    assert _compared(before, after)[0] == better
 
 
 def test_what_is_not_finite_is_not_kept():

@@ -16,7 +16,7 @@ from isvi.auto.dense import Dense, closest
 from isvi.auto.natural import NaturalSteps
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
-from isvi.core.errors import StartError
+from isvi.core.errors import ConfigurationError, StartError, require
 from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
 from isvi.families import Approximation, FullRank, Warped, approximate
@@ -26,6 +26,7 @@ from isvi.fitting.options import (
     ADAM_SCALE,
     FALLBACK_RATE,
     FALLBACK_RATE_FROM_THE_BEST,
+    LARGEST_WARPED,
     STARTS,
     Options,
     choose_budget,
@@ -249,7 +250,14 @@ def prepare(
     independent, around = options.independent_rows, given_values(model, initial)
     dataset, independent = cut(model, data, batch_size, options.seed, few_rows, independent=independent, around=around)
     able = warpable(algorithm, approximation.dim, dataset)
-    if bent and not able:  # by steps of its own then, as any family that is not Gaussian
+    require(
+        able or not bent or not isinstance(algorithm, Auto),
+        ConfigurationError,
+        f"isvi.Warped() bends a Gaussian that was fitted to all data at once, of up to {LARGEST_WARPED} entries; here "
+        f"are {approximation.dim:,} entries and {dataset.num_batches:,} mini-batches. Use FullRank(), or a batch_size of "
+        "all rows if that can be afforded.",
+    )
+    if bent and not able:  # the estimator asks for an algorithm of its own
         approximation = approximate(family, model.latents)
         algorithm, estimator = choose_method(
             approximation, options.algorithm, options.estimator, optimizer, num_samples
