@@ -254,8 +254,8 @@ def prepare(
         able or not bent or not isinstance(algorithm, Auto),
         ConfigurationError,
         f"isvi.Warped() bends a Gaussian that was fitted to all data at once, of up to {LARGEST_WARPED} entries; here "
-        f"are {approximation.dim:,} entries and {dataset.num_batches:,} mini-batches. Use FullRank(), or a batch_size of "
-        "all rows if that can be afforded.",
+        f"are {approximation.dim:,} entries and {dataset.num_batches:,} mini-batches. Use FullRank(), or a batch_size "
+        "of all rows if that can be afforded.",
     )
     if bent and not able:  # the estimator asks for an algorithm of its own
         approximation = approximate(family, model.latents)
