@@ -24,7 +24,7 @@ TRACED = "/jax/core/compile/jaxpr_trace_duration"
 COMPILED = "/jax/core/compile/backend_compile_duration"
 """Events of ``jax.monitoring``; both come with the name of the function."""
 LOOP = "run"
-"""The compiled loop's name, in ``isvi.fitting.loop``."""
+"""The compiled loop's name, in ``isvi.fitting.running.loop``."""
 
 
 @dataclass

@@ -20,7 +20,7 @@ import isvi
 from benchmarks.posteriordb.reference import Posterior, find
 from isvi.exchange.pointwise import fitted_rows, pointwise_log_likelihood
 from isvi.model.binding import make_target
-from isvi.results.unconstrained import Unconstrained
+from isvi.results.weights.unconstrained import Unconstrained
 
 CHAINS, DRAWS, WARMUP = 4, 1000, 1000
 HEAD = (

@@ -126,7 +126,7 @@ def table() -> str:
 
 def cost(names: list[str], records: int = 100) -> str:
     """What a record costs in the loop, in CPU milliseconds, next to a bare pair of gradients at normal draws."""
-    from isvi.fitting.loop import make_run, make_start, own_copy
+    from isvi.fitting.running.loop import make_run, make_start, own_copy
     from isvi.fitting.setup import Options, prepare
 
     lines = [

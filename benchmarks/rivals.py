@@ -35,7 +35,7 @@ from benchmarks.measure import (
     sweep_counts,
 )
 from benchmarks.problems import BATCH_SIZE, Problem
-from isvi.fitting.driver import ROWS_OF_HISTORY, Driver, Outcome
+from isvi.fitting.running.driver import ROWS_OF_HISTORY, Driver, Outcome
 
 Params = tuple[Array, Array]
 """Location and log scale."""

@@ -82,3 +82,18 @@ def test_the_check_sees_imports():
     """It is not vacuous."""
     seen = {imported for path in MODULES for imported, _ in imports(path)}
     assert {"core", "data", "model", "families", "memory", "estimators", "algorithms", "auto", "results"} <= seen
+
+
+MOST_FILES = 15
+"""In a room, its ``__init__.py`` not counted: beyond, it has more than one subject."""
+
+
+@pytest.mark.parametrize(
+    "room",
+    sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE),
+    ids=lambda room: str(room.relative_to(PACKAGE)),
+)
+def test_rooms_have_one_subject_each_and_say_which(room):
+    files = [path for path in room.glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= MOST_FILES, f"{room.name} has {len(files)} files: which of them have a subject of their own?"
+    assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room.name} does not say what it holds"

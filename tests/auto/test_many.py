@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import isvi
-from isvi.auto.coarse import Coarse
+from isvi.auto.curvature.coarse import Coarse
 from isvi.auto.window import Sizes, Window
 from isvi.families.collective import Collective, draw_collective
 from isvi.memory.record import Record

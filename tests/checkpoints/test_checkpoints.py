@@ -22,7 +22,7 @@ from isvi.checkpoints.checkpoints import Checkpoints
 def few_rows() -> Iterator[None]:
     """Twenty rows of history: a checkpoint after each takes a moment."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("isvi.fitting.driver.ROWS_OF_HISTORY", 20)
+        patch.setattr("isvi.fitting.running.driver.ROWS_OF_HISTORY", 20)
         yield
 
 
@@ -63,8 +63,8 @@ def test_resumed_equals_uninterrupted(tmp_path, options, row):
 
 def test_stopping_in_the_middle_of_a_row_changes_nothing(tmp_path, monkeypatch):
     """Checkpoints after every compiled call, all but an early one thrown away."""
-    monkeypatch.setattr("isvi.fitting.driver.SECONDS_PER_CALL", 1e-9)  # one gradient a call
-    monkeypatch.setattr("isvi.fitting.driver.ROWS_OF_HISTORY", 5)
+    monkeypatch.setattr("isvi.fitting.running.driver.SECONDS_PER_CALL", 1e-9)  # one gradient a call
+    monkeypatch.setattr("isvi.fitting.running.driver.ROWS_OF_HISTORY", 5)
     options = {"algorithm": isvi.ISGD(), "budget": 40}
     whole = run(options, checkpoint=isvi.Checkpoint(tmp_path, every=0.0, keep=1000))
     for late in sorted((tmp_path / "checkpoints").iterdir())[22:]:
@@ -100,7 +100,7 @@ def test_a_model_without_data(tmp_path):
 
 
 def test_only_the_latest_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("isvi.fitting.driver.SECONDS_PER_CALL", 1e-9)
+    monkeypatch.setattr("isvi.fitting.running.driver.SECONDS_PER_CALL", 1e-9)
     run({"algorithm": isvi.SGD(), "budget": 20}, checkpoint=isvi.Checkpoint(tmp_path, every=0.0, keep=2))
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
 

@@ -15,7 +15,7 @@ from support import files
 
 import isvi
 from isvi.data import Batches, Npy, Parquet, Stream, Zarr
-from isvi.data.npy import RESIDENT_BYTES, is_large_map
+from isvi.data.files.npy import RESIDENT_BYTES, is_large_map
 from isvi.data.opening import as_source
 
 ROWS = 200
@@ -128,7 +128,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 
 def test_large_row_groups_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isvi.data.parquet.ROWS_AT_ONCE", 16)
+    monkeypatch.setattr("isvi.data.files.parquet.ROWS_AT_ONCE", 16)
     path = tmp_path / "one.parquet"
     parquet.write_table(pa.table({"a": np.arange(300)}), path, row_group_size=300)
     at_once = list(Parquet(path).chunks(0, 50, 111))

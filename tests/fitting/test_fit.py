@@ -8,7 +8,7 @@ import pytest
 from support import regression
 
 import isvi
-from isvi.fitting import driver
+from isvi.fitting.running import driver
 
 
 def fitted(budget=3000, seed=0, algorithm=isvi.ISAG(), **options) -> isvi.Fit:  # noqa: B008 (immutable)

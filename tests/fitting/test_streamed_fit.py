@@ -17,7 +17,7 @@ from support import files, regression
 import isvi
 from isvi.data import Stream
 from isvi.data.reader import THREAD_NAME
-from isvi.fitting.loop import LoopState, make_run, make_start, own_copy
+from isvi.fitting.running.loop import LoopState, make_run, make_start, own_copy
 
 BATCH_SIZE = 9
 """14 full mini-batches of the regression's 130 rows, in windows of 4, and one of 4 rows."""
@@ -106,7 +106,7 @@ def test_what_happens_in_a_step_is_not_the_data_s_fault(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("isvi.fitting.driver.Driver._add_row", Interrupt())
+        patch.setattr("isvi.fitting.running.driver.Driver._add_row", Interrupt())
         with pytest.raises(KeyboardInterrupt):
             isvi.fit(regression.model(), source, batch_size=BATCH_SIZE, algorithm=isvi.SGD(), progress=False)
     assert reader_threads() == []

@@ -16,7 +16,7 @@ from support.records import jiggled
 import isvi
 from isvi.families.block import GaussianBlocks
 from isvi.families.gamma import GammaFactors, GammaParams
-from isvi.families.simplex_fisher import simplex_natural, simplex_squared_length
+from isvi.families.special.simplex_fisher import simplex_natural, simplex_squared_length
 from isvi.families.student_t import degrees_information
 
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -12,7 +12,7 @@ import numpy as np
 from jax.scipy.stats import norm
 
 import isvi
-from isvi.fitting.progress import Row
+from isvi.fitting.running.progress import Row
 
 BUDGET = 300
 

@@ -2,7 +2,7 @@
 
 Slots for every mini-batch keep its newest records. Their mean point and mean gradient (Z, G) stand for the gradient of
 all data, and the next mean of q is a Newton step from there, ``Z + Sigma G``. Sigma, also what q's covariance must be,
-is the inverse of the curvature that all stored pairs show (:mod:`isvi.auto.matching`), in the coordinates in which q
+is the inverse of the curvature that all stored pairs show (``curvature.matching``), in the coordinates in which q
 was standard. Draws from a q that is as wide as the posterior in every direction tell about every direction alike; a
 factorised q has none that reach along the long ones. So q is of full rank first, whatever the family, and is confined
 to its family when everything has settled.
@@ -21,9 +21,9 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from isvi.algorithms.base import Algorithm, Doubts, Promise
-from isvi.auto.arrow import estimate_arrow
-from isvi.auto.curvature import tempered
-from isvi.auto.matching import Differences, estimate, unseen_changes
+from isvi.auto.curvature.arrow import estimate_arrow
+from isvi.auto.curvature.matching import Differences, estimate, unseen_changes
+from isvi.auto.curvature.outdated import tempered
 from isvi.auto.phases import Progress, Store, algorithm
 from isvi.auto.store import Sizes as SizesOfStore
 from isvi.auto.store import remember

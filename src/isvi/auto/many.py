@@ -3,7 +3,7 @@
 The newest records of all mini-batches are kept as sums over chunks (:mod:`isvi.auto.window`): their mean point and mean
 gradient (Z, G) stand for the gradient of all data, and at the end of every chunk q's mean goes to ``Z + H^-1 G``. H is
 learned from the records' mirrored pairs, by its diagonal and by a full matrix along collective directions
-(:mod:`isvi.auto.coarse`); its diagonal is also what the precisions of q have to be. The fit ends when what is left to
+(``curvature.coarse``); its diagonal is also what the precisions of q have to be. The fit ends when what is left to
 gain, as H and G predict it, is negligible on average and along every collective direction.
 """
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from isvi.algorithms.base import Promise
-from isvi.auto.coarse import Coarse
+from isvi.auto.curvature.coarse import Coarse
 from isvi.auto.phases import Progress, Store
 from isvi.auto.window import SCATTERED, UNEVEN, Pairs, Sizes, Window
 from isvi.estimators.base import Estimator

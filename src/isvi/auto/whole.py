@@ -2,7 +2,7 @@
 
 Without mini-batches there is no noise but that of the draws, and a record costs little. So the memory is long: it holds
 the last thousand records, drawn at different parameters, and every update goes over all of them, weighted to today's q
-by importance sampling, in the coordinates in which q is standard (:mod:`isvi.auto.whitened`).
+by importance sampling, in the coordinates in which q is standard (:mod:`isvi.auto.curvature.whitened`).
 
 Draws come from a full-rank Gaussian first, whatever the family: only draws that reach along the posterior's long, thin
 directions show how flat it is there, and a factorised q has none. Once it has settled, what it knows of the curvature
@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from isvi.algorithms.base import Algorithm, Doubts, Promise
-from isvi.auto.curvature import tempered
+from isvi.auto.curvature.outdated import tempered
+from isvi.auto.curvature.whitened import LARGEST_CHANGE, Root, Whitened, newton, regress
 from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE, closest
 from isvi.auto.phases import Progress, Store, algorithm
-from isvi.auto.whitened import LARGEST_CHANGE, Root, Whitened, newton, regress
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params

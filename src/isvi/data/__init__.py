@@ -4,14 +4,14 @@ from is one more file with a :class:`Source`; a model or a draw has no business 
 from isvi.data.batches import Batches
 from isvi.data.cache import Cached
 from isvi.data.dataset import Batch, Dataset
-from isvi.data.grouped import Grouped, grouped
-from isvi.data.npy import Npy
+from isvi.data.files.npy import Npy
+from isvi.data.files.parquet import Parquet
+from isvi.data.files.zarr import Zarr
+from isvi.data.groups.grouped import Grouped, grouped
 from isvi.data.opening import Data, open_data
-from isvi.data.parquet import Parquet
 from isvi.data.schedule import Schedule
 from isvi.data.source import Source
 from isvi.data.stream import Stream
-from isvi.data.zarr import Zarr
 
 __all__ = [
     "Batch",

@@ -5,9 +5,9 @@ from typing import Any
 
 from isvi.data.arrays import checked_arrays
 from isvi.data.dataset import Dataset
-from isvi.data.grouped import Grouped
-from isvi.data.grouped_files import GroupedFiles
-from isvi.data.npy import from_maps, is_large_map
+from isvi.data.files.npy import from_maps, is_large_map
+from isvi.data.groups.grouped import Grouped
+from isvi.data.groups.grouped_files import GroupedFiles
 from isvi.data.source import Source
 from isvi.data.stream import Stream
 from isvi.data.tables import as_columns

@@ -14,8 +14,8 @@ from isvi.diagnosis.integrals import Integrals, check_integrals, judge_integrals
 from isvi.diagnosis.modes import ANOTHER_MODE, ONE_MODE, another_mode
 from isvi.diagnosis.stationarity import Slope, Trend, slope, trend
 from isvi.diagnosis.verdict import Evidence, Verdict, judge
-from isvi.results.evaluation import ElboEstimate
-from isvi.results.importance import Importance
+from isvi.results.weights.evaluation import ElboEstimate
+from isvi.results.weights.importance import Importance
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

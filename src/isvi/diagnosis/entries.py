@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from isvi.core.coordinates import entry_labels
-from isvi.results.importance import Importance, log_ratios
-from isvi.results.smoothing import k_noise, smooth
+from isvi.results.weights.importance import Importance, log_ratios
+from isvi.results.weights.smoothing import k_noise, smooth
 
 PerEntry = Float[np.ndarray, " entries"]
 

@@ -17,14 +17,14 @@ import numpy as np
 from jaxtyping import Array
 
 from isvi.core.compiling import compiled_once, effort
-from isvi.data.grouped_files import GroupedStream
+from isvi.data.groups.grouped_files import GroupedStream
+from isvi.data.groups.packs import Pack, Packs
 from isvi.data.opening import Data
-from isvi.data.packs import Pack, Packs
 from isvi.diagnosis.verdict import Verdict
 from isvi.model.local import Marginal
 from isvi.model.local.comparison import Comparison, compare
 from isvi.model.local.marginal import as_pack
-from isvi.results.evaluation import in_float64, in_one_precision
+from isvi.results.weights.evaluation import in_float64, in_one_precision
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

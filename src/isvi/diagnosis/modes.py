@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isvi.results.exploration import Frame
+from isvi.results.weights.exploration import Frame
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

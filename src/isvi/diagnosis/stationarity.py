@@ -13,8 +13,8 @@ from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
 from isvi.model.binding import make_target
 from isvi.model.target import Target
-from isvi.results.evaluation import in_float64, in_one_precision
 from isvi.results.history import History
+from isvi.results.weights.evaluation import in_float64, in_one_precision
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

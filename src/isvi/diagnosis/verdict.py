@@ -7,8 +7,8 @@ import numpy as np
 from isvi.diagnosis.entries import MEAN_OFF, SD_OFF, Entries, bearable
 from isvi.diagnosis.stationarity import Slope, Trend
 from isvi.families.approximation import Approximation
-from isvi.results.importance import Importance
 from isvi.results.status import Status
+from isvi.results.weights.importance import Importance
 
 Verdict = Literal["good", "usable", "poor"]
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from isvi.core.errors import ConfigurationError, require
 from isvi.exchange.pointwise import columns, count, fitted_rows, pointwise_log_likelihood, take
 from isvi.exchange.prediction import predict
-from isvi.results.smoothing import smooth
+from isvi.results.weights.smoothing import smooth
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

@@ -14,9 +14,9 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.data.dataset import Dataset
 from isvi.exchange.standard import standard, starts
 from isvi.model.binding import make_target
-from isvi.results.evaluation import in_one_precision
-from isvi.results.exploration import Frame
-from isvi.results.unconstrained import Unconstrained
+from isvi.results.weights.evaluation import in_one_precision
+from isvi.results.weights.exploration import Frame
+from isvi.results.weights.unconstrained import Unconstrained
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -176,7 +176,7 @@ def _tree(fit: "Fit", space: Unconstrained, run: Chains, warmup: int) -> "DataTr
 def _judged(fit: "Fit", posterior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """R-hat and effective sample sizes; and how far q was off: the error of its mean in the posterior's sds, and the
     posterior's sd over q's."""
-    from arviz_stats.base import array_stats  # imported late: see isvi.results.smoothing
+    from arviz_stats.base import array_stats  # imported late: see isvi.results.weights.smoothing
 
     means, sds = fit.mean(), fit.sd()
     judged = {}

@@ -12,7 +12,7 @@ from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.data.dataset import Dataset
 from isvi.model.external import ExternalModel
 from isvi.model.model import Model
-from isvi.results.evaluation import VALUES_AT_ONCE, in_one_precision
+from isvi.results.weights.evaluation import VALUES_AT_ONCE, in_one_precision
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from isvi.results.exploration import Frame
-from isvi.results.unconstrained import Unconstrained
+from isvi.results.weights.exploration import Frame
+from isvi.results.weights.unconstrained import Unconstrained
 
 if TYPE_CHECKING:
     from isvi.results.fit import Fit

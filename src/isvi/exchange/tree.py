@@ -53,8 +53,8 @@ def _chained(values: Any) -> dict[str, np.ndarray]:
 
 def _stats(fit: "Fit", num_samples: int, seed: int) -> dict[str, np.ndarray]:
     """Both log densities, in unconstrained space, and smoothed importance weights of the draws."""
-    from isvi.results.exploration import Candidates
-    from isvi.results.importance import importance
+    from isvi.results.weights.exploration import Candidates
+    from isvi.results.weights.importance import importance
 
     evaluated = fit._evaluated(num_samples, seed)
     weighted = importance(Candidates.of(evaluated))

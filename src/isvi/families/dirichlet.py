@@ -17,15 +17,15 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.families.base import Factors, Plan, require_support
 from isvi.families.positive import INITIAL_CONCENTRATIONS, refuse_antithetic
-from isvi.families.series import (
+from isvi.families.special.series import (
     ASYMPTOTIC,
     digamma_deficit,
     digamma_deficit_series,
     log_below_tangent,
     stirling_remainder,
 )
-from isvi.families.simplex_fisher import simplex_natural, simplex_squared_length
-from isvi.families.tails import tail_length, tail_quadrature
+from isvi.families.special.simplex_fisher import simplex_natural, simplex_squared_length
+from isvi.families.special.tails import tail_length, tail_quadrature
 
 
 def digamma_gap(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:

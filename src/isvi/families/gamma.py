@@ -31,8 +31,13 @@ from isvi.families.positive import (
     representable_exp,
     require_positive,
 )
-from isvi.families.series import concentration_information, digamma_deficit, log_below_tangent, stirling_remainder
-from isvi.families.tails import tail_length, tail_quadrature
+from isvi.families.special.series import (
+    concentration_information,
+    digamma_deficit,
+    log_below_tangent,
+    stirling_remainder,
+)
+from isvi.families.special.tails import tail_length, tail_quadrature
 
 
 def gamma_velocity(a: Float[Array, "..."], log_ratio: Float[Array, "..."]) -> Float[Array, "..."]:

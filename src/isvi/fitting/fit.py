@@ -21,12 +21,12 @@ from isvi.estimators import EstimatorOptions
 from isvi.exchange.updating import updated, warn_if_far
 from isvi.families import Family
 from isvi.families.base import Params
-from isvi.fitting.callbacks import Callback, Reporters, reporters
-from isvi.fitting.interruption import ctrl_c_stays_itself
-from isvi.fitting.making import Making
 from isvi.fitting.options import Options
 from isvi.fitting.outcome import Outcome, endless
 from isvi.fitting.run import begin, run, template
+from isvi.fitting.running.callbacks import Callback, Reporters, reporters
+from isvi.fitting.running.interruption import ctrl_c_stays_itself
+from isvi.fitting.running.making import Making
 from isvi.fitting.setup import Setup, prepare
 from isvi.model.binding import Bindable
 from isvi.model.model import Model

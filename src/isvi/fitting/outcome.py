@@ -7,13 +7,13 @@ import numpy as np
 
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
-from isvi.fitting.loop import LoopState
+from isvi.fitting.running.loop import LoopState
 from isvi.results.attempts import Attempt
 from isvi.results.history import History
 from isvi.results.status import Status, some
 
 if TYPE_CHECKING:
-    from isvi.fitting.warp import Warp
+    from isvi.fitting.afterwards.warp import Warp
 
 ENDLESS_SD = 1e15
 """No posterior of numbers that single precision can hold is as wide as this, in any direction."""

@@ -11,18 +11,18 @@ import jax
 from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
-from isvi.fitting.callbacks import Reporters
-from isvi.fitting.driver import PROMISES, Driver
-from isvi.fitting.integrals import begin_again, first_look, more_nodes, no_worse
-from isvi.fitting.interruption import Interruption
-from isvi.fitting.loop import LoopState, make_start
-from isvi.fitting.making import Making
+from isvi.fitting.afterwards.integrals import begin_again, first_look, more_nodes, no_worse
+from isvi.fitting.afterwards.warp import warp
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.room import check_room
+from isvi.fitting.running.callbacks import Reporters
+from isvi.fitting.running.driver import PROMISES, Driver
+from isvi.fitting.running.interruption import Interruption
+from isvi.fitting.running.loop import LoopState, make_start
+from isvi.fitting.running.making import Making
+from isvi.fitting.running.threads import one_blas_thread
 from isvi.fitting.setup import Setup
 from isvi.fitting.starts import Starts
-from isvi.fitting.threads import one_blas_thread
-from isvi.fitting.warp import warp
 from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")

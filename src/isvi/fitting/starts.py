@@ -17,7 +17,7 @@ import numpy as np
 from isvi.core.compiling import compiled_once
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
-from isvi.fitting.loop import LoopState
+from isvi.fitting.running.loop import LoopState
 from isvi.results.attempts import Attempt
 
 REACH = 2.0

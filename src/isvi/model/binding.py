@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, Protocol
 
 from isvi.core.coordinates import Coordinates
 from isvi.core.errors import ConfigurationError, require
-from isvi.data.grouped import Grouped
-from isvi.data.grouped_files import GroupedFiles
+from isvi.data.groups.grouped import Grouped
+from isvi.data.groups.grouped_files import GroupedFiles
 from isvi.data.opening import as_source
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.local import bind_local

@@ -6,7 +6,7 @@ from typing import Any
 
 from isvi.core.errors import ModelError, require
 from isvi.data.dataset import Dataset
-from isvi.data.npy import RESIDENT_BYTES
+from isvi.data.files.npy import RESIDENT_BYTES
 from isvi.data.opening import DEFAULT_BATCH_SIZE, Data, as_source, first_rows, open_data
 from isvi.data.source import Source
 from isvi.model.checks import check_model

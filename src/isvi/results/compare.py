@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from isvi.core.errors import ConfigurationError, require
-from isvi.data.packs import real_rows
-from isvi.results.evaluation import ElboEstimate, default_draws, evaluate
-from isvi.results.exploration import Candidates
+from isvi.data.groups.packs import real_rows
 from isvi.results.fit import Fit
-from isvi.results.importance import importance
+from isvi.results.weights.evaluation import ElboEstimate, default_draws, evaluate
+from isvi.results.weights.exploration import Candidates
+from isvi.results.weights.importance import importance
 
 if TYPE_CHECKING:
     from pandas import DataFrame

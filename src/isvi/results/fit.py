@@ -21,15 +21,15 @@ from isvi.model.local import Marginal
 from isvi.model.model import Model
 from isvi.results.attempts import Attempt
 from isvi.results.density import log_prob
-from isvi.results.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
-from isvi.results.exploration import Candidates, explore
 from isvi.results.history import History
-from isvi.results.importance import Importance, importance
 from isvi.results.local import Local, local, predict_local
 from isvi.results.moments import Marginals, affordable_draws, exact_marginals
-from isvi.results.smoothing import FEWEST_FOR_A_TAIL
 from isvi.results.status import Status
 from isvi.results.summary import Summary, summarize
+from isvi.results.weights.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
+from isvi.results.weights.exploration import Candidates, explore
+from isvi.results.weights.importance import Importance, importance
+from isvi.results.weights.smoothing import FEWEST_FOR_A_TAIL
 
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData

@@ -12,9 +12,9 @@ import numpy as np
 from isvi.core.errors import ConfigurationError, DataError, require
 from isvi.data.arrays import checked_arrays
 from isvi.data.dataset import Dataset
-from isvi.data.grouped import Grouped
-from isvi.data.grouped_files import GroupedStream
-from isvi.data.packs import Pack, Packs
+from isvi.data.groups.grouped import Grouped
+from isvi.data.groups.grouped_files import GroupedStream
+from isvi.data.groups.packs import Pack, Packs
 from isvi.model.local.binding import marginal_of
 from isvi.model.local.marginal import Marginal, as_pack
 from isvi.model.local.posterior import Given, given

@@ -9,7 +9,7 @@ from jax.scipy.stats import multivariate_normal, norm
 
 import isvi
 from isvi.data import grouped
-from isvi.data.packs import Pack
+from isvi.data.groups.packs import Pack
 from isvi.model.local.marginal import Marginal
 from isvi.model.local.nodes import Nodes
 

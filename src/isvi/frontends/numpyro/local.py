@@ -19,8 +19,8 @@ from numpyro.distributions import biject_to
 from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent
 from isvi.data.arrays import checked_arrays
-from isvi.data.grouped import Grouped, grouped
-from isvi.data.grouped_files import GroupedFiles
+from isvi.data.groups.grouped import Grouped, grouped
+from isvi.data.groups.grouped_files import GroupedFiles
 from isvi.data.source import Source
 from isvi.frontends.numpyro.rows import DataPlates
 from isvi.frontends.numpyro.sites import Site, is_latent, is_observed, same_support, within

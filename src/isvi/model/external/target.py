@@ -26,7 +26,7 @@ class ExternalTarget(Target):
 
     Called with numbers, its methods evaluate the callable on the host, and everything around it in double
     precision. Called while JAX traces, they put a callback into the compiled code, which gives the same numbers
-    more slowly: the loop (:mod:`isvi.fitting.host_loop`) never does that.
+    more slowly: the loop (:mod:`isvi.fitting.running.host_loop`) never does that.
     """
 
     model: ExternalModel

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.data.arrays import checked_arrays
-from isvi.data.grouped import Grouped
-from isvi.data.grouped_files import GroupedFiles
+from isvi.data.groups.grouped import Grouped
+from isvi.data.groups.grouped_files import GroupedFiles
 from isvi.data.source import Source, row_spec
 from isvi.model.local.marginal import Marginal
 from isvi.model.local.nodes import Nodes

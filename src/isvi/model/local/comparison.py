@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from isvi.data.packs import Pack
+from isvi.data.groups.packs import Pack
 from isvi.model.local.marginal import Marginal
 
 POINTS_EACH = 32

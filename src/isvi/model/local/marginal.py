@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from isvi.core.coordinates import Coordinates, lay_out
 from isvi.core.latents import Latent
-from isvi.data.packs import Pack, each_row
+from isvi.data.groups.packs import Pack, each_row
 from isvi.model.local.everywhere import START, components, points_of
 from isvi.model.local.newton import Modes, find_modes
 from isvi.model.local.nodes import Nodes

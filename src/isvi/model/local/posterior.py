@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from isvi.data.packs import Pack
+from isvi.data.groups.packs import Pack
 from isvi.model.local.marginal import Marginal, spread
 from isvi.model.local.newton import Modes
 from isvi.model.local.nodes import WIDENING
