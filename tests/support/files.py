@@ -42,7 +42,13 @@ def write_zarr(path: Path, data: dict[str, np.ndarray]) -> str:
 
     group = zarr.open_group(str(path), mode="w")
     for name, column in data.items():
-        array = group.create_array(name, shape=column.shape, dtype=column.dtype, chunks=(20, *column.shape[1:]))
+        array = group.create_array(
+            name,
+            shape=column.shape,
+            dtype=column.dtype,
+            chunks=(20, *column.shape[1:]),
+            config={"write_empty_chunks": True},
+        )
         array[:] = column
     return str(path)
 
