@@ -103,7 +103,7 @@ def _recorded(problem: Problem, seed: int, rows: int) -> tuple[isvi.Fit, Notes]:
         recorder.notes = notes
         return recorder
 
-    run_module, driver_module = (importlib.import_module(f"isvi.fitting.{name}") for name in ("run", "driver"))
+    run_module, driver_module = (importlib.import_module(f"isvi.fitting.{name}") for name in ("run", "running.driver"))
     with mock.patch.object(run_module, "Driver", driver), mock.patch.object(driver_module, "ROWS_OF_HISTORY", rows):
         options: dict[str, Any] = {"family": isvi.MeanField(), "seed": seed, "progress": False}
         fit = isvi.fit(problem.model, problem.data, **options, **_batches(problem))

@@ -21,12 +21,14 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from isvi.algorithms.base import Algorithm, Doubts, Promise
+from isvi.auto.curvature import prior
 from isvi.auto.curvature.arrow import estimate_arrow
-from isvi.auto.curvature.matching import Differences, estimate, unseen_changes
+from isvi.auto.curvature.matching import Differences, Estimate, estimate, unseen_changes
 from isvi.auto.curvature.outdated import tempered
 from isvi.auto.phases import Progress, Store, algorithm
 from isvi.auto.store import Sizes as SizesOfStore
 from isvi.auto.store import remember
+from isvi.auto.trust import Trust
 from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
 from isvi.families.base import Params
@@ -60,8 +62,6 @@ LARGEST_CHANGE = 2.0
 """While q is diagonal, a step changes no precision by more than this factor."""
 LEAST_VISITS = 1.5
 """Effective visits of every mini-batch from which on its own visits are compared."""
-PRIOR_PAIRS = 2
-"""Mirrored draws at which the prior's curvature is averaged."""
 WORTH_DOUBTING = 0.3
 """Whether the standard deviations are right is asked when no mean is predicted to be further off than this."""
 SETTLED_SHARE = 5
@@ -103,6 +103,8 @@ class Knowledge(NamedTuple):
     """L of the best full-rank Gaussian, as far as it is known; lower triangular."""
     root: Float[Array, "dim dim"]
     """P with P P' the inverse curvature, for steps."""
+    likelihood: Float[Array, "dim dim"]
+    """The likelihood's curvature, for steps, in the coordinates of L; 0 while it is not known."""
     fitted_at: Int[Array, ""]
     """When the curvature was last estimated; 0 if it has not been yet."""
     doubt: Float[Array, " dim"]
@@ -154,6 +156,7 @@ class _Memory:
             made_at=jnp.full(self.sizes.slots, -1, jnp.int32),
             factor=eye,
             root=eye,
+            likelihood=jnp.zeros_like(eye),
             fitted_at=jnp.int32(0),
             doubt=unknown,
             off=unknown,
@@ -179,9 +182,14 @@ class _Memory:
         return own._replace(factor=diagonal, root=diagonal)
 
     def forget(self, estimator: Estimator, own: Knowledge, params: Params) -> Knowledge:
-        factor = estimator.approximation.factor(params)
+        location, factor = estimator.approximation.location(params), estimator.approximation.factor(params)
+        known = _curvature_of_prior(estimator, location, factor)
         return own._replace(
-            made_at=jnp.full_like(own.made_at, -1), factor=factor, root=factor, fitted_at=jnp.minimum(own.fitted_at, 1)
+            made_at=jnp.full_like(own.made_at, -1),
+            factor=factor,
+            root=factor,
+            likelihood=jnp.eye(len(factor), dtype=factor.dtype) - known,
+            fitted_at=jnp.minimum(own.fitted_at, 1),
         )
 
     def converged(self, progress: Progress, own: Knowledge) -> Bool[Array, ""]:
@@ -216,7 +224,8 @@ class _Memory:
         factor = own.factor
         if self.family.num_factors > 1:
             factor = jnp.where(own.confined, closest(self.family, factor), factor)
-        target = approximation.with_factor(location + progress.trust.shorten(step, length), factor)
+        step = _within(estimator, location, point, gradient, progress.trust, own)
+        target = approximation.with_factor(location + step, factor)
         progress = progress._replace(
             target=target,
             left=0.5 * length**2,
@@ -334,29 +343,80 @@ def _by_pairs(
 ) -> Knowledge:
     """What all stored pairs say about the curvature."""
     factor, curvature = own.factor, estimate if groups is None else partial(estimate_arrow, groups)
-    gradient, known = records.gradient, jnp.zeros_like(factor)
+    gradient, known = records.gradient, _curvature_of_prior(estimator, location, factor)
     if estimator.log_prior is not None:
         gradient = gradient - jax.vmap(jax.vmap(jax.grad(estimator.log_prior)))(records.draws)
-        known = _curvature_of_prior(estimator, location, factor)
     enough = _pairs_needed(location.shape[0], groups)
     pairs = _pairs(location, factor, records, own.made_at >= 0, gradient, enough, groups is not None)
     secants = _secants(sizes, location, factor, records, gradient, own.made_at, pairs)
     found = curvature(pairs, secants, known)
-    # Lower triangular, of the same covariance: from an orthogonal decomposition, which squares nothing.
-    triangular = jnp.linalg.qr((factor @ found.inverse_root).T, mode="r").T
-    triangular = triangular * jnp.sign(jnp.diagonal(triangular))
-    return own._replace(
-        factor=triangular,
-        root=factor @ found.careful_root,
+    usable = jnp.isfinite(found.inverse_root).all()
+    # What a prior that curves upwards outweighs is not seen with it; nor need it be, as the prior is known.
+    known = jnp.where(usable, known, prior.downward(known))
+    found = jax.lax.cond(usable, lambda: found, lambda: curvature(pairs, secants, known))
+    learned = _with(estimator, location, own, found, known)
+    # What is no number is not taken over: the next estimate begins from what was known.
+    finite = jnp.isfinite(learned.factor).all() & jnp.isfinite(learned.root).all()
+    learned = jax.tree.map(lambda new, old: jnp.where(finite, new, old), learned, own)
+    return learned._replace(
         fitted_at=progress.remembered,
         doubt=jax.lax.cond(
-            own.off.max() < WORTH_DOUBTING,
+            usable & (own.off.max() < WORTH_DOUBTING),
             lambda: _doubt(
                 sizes, pairs, unseen_changes(curvature, pairs, secants, _first_half(sizes, pairs), known, factor)
             ),
             lambda: jnp.full_like(own.doubt, jnp.inf),
         ),
     )
+
+
+def _with(estimator: Estimator, location: Array, own: Knowledge, found: Estimate, known: Array) -> Knowledge:
+    """What is known when the curvature is the one found, with the prior's in it."""
+    # Lower triangular, of the same covariance: from an orthogonal decomposition, which squares nothing.
+    change = jnp.linalg.qr(found.inverse_root.T, mode="r").T
+    change = change * jnp.sign(jnp.diagonal(change))
+    factor, root = own.factor @ change, own.factor @ found.careful_root
+    if estimator.log_prior is None:
+        return own._replace(factor=factor, root=root)
+    known = change.T @ known @ change
+    eye = jnp.eye(len(known), dtype=known.dtype)
+    q = prior.Gaussian(location, factor)
+    precision, known_there = prior.best_root(estimator.log_prior, q, eye - known, change.T)
+    careful = solve_triangular(change, found.careful_root, lower=True)
+    careful = jnp.linalg.inv(careful @ careful.T) - known
+    further = solve_triangular(precision, eye, lower=True, trans=1)
+    further = jnp.linalg.qr(further.T, mode="r").T
+    further = further * jnp.sign(jnp.diagonal(further))
+    careful_root = solve_triangular(jnp.linalg.cholesky(careful + known_there), eye, lower=True, trans=1)
+    return own._replace(
+        factor=factor @ further,
+        root=factor @ jnp.where(jnp.isfinite(careful_root).all(), careful_root, further),
+        likelihood=further.T @ careful @ further,
+    )
+
+
+def _within(
+    estimator: Estimator, location: Array, point: Array, gradient: Array, trust: Trust, own: Knowledge
+) -> Float[Array, " dim"]:
+    """The step of the mean, inside the trust region."""
+
+    def whitened(step: Array) -> Array:
+        return solve_triangular(own.factor, step, lower=True)
+
+    def shorten(step: Array) -> Array:
+        return trust.shorten(step, jnp.sqrt(jnp.mean(step**2)))
+
+    linear = own.factor @ shorten(whitened(point - location + own.root @ (own.root.T @ gradient)))
+    if estimator.log_prior is None:
+        return linear
+
+    def newton(slope: Array) -> Array:
+        return whitened(own.root @ (own.root.T @ solve_triangular(own.factor, slope, lower=True, trans=1)))
+
+    likelihood = prior.Likelihood(own.factor.T @ gradient, whitened(point - location), own.likelihood)
+    q = prior.Gaussian(location, own.factor)
+    best = own.factor @ prior.best_step(estimator.log_prior, q, likelihood, newton, shorten)
+    return jnp.where(own.fitted_at > 0, best, linear)
 
 
 def _doubt(sizes: Sizes, pairs: Differences, changes: Float[Array, "pairs dim"]) -> Float[Array, " dim"]:
@@ -387,12 +447,10 @@ def _first_half(sizes: Sizes, pairs: Differences) -> Bool[Array, " pairs"]:
 
 
 def _curvature_of_prior(estimator: Estimator, location: Array, factor: Array) -> Float[Array, "dim dim"]:
-    """L' H L, with H the prior's negative Hessian, averaged over a few draws of q."""
-    assert estimator.log_prior is not None
-    signs = jax.random.rademacher(jax.random.key(0), (PRIOR_PAIRS, location.shape[0]), location.dtype)
-    moved = jnp.concatenate([signs, -signs]) @ factor.T
-    hessians = jax.lax.map(jax.hessian(estimator.log_prior), location + moved)
-    return -factor.T @ hessians.mean(axis=0) @ factor
+    """In the coordinates of the factor; 0 where it is not known apart."""
+    if estimator.log_prior is None:
+        return jnp.zeros_like(factor)
+    return prior.curvature(estimator.log_prior, prior.Gaussian(location, factor))
 
 
 def _level(sizes: Sizes, records: Record, made_at: Array) -> tuple[Array, Array]:
