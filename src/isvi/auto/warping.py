@@ -17,7 +17,6 @@ from isvi.estimators.base import Estimator
 from isvi.families.approximation import Approximation
 from isvi.families.warped import WarpedGaussian, WarpedParams
 from isvi.memory.record import Record
-from isvi.model.target import Target
 
 LARGEST_DIM = 50
 """Entries up to which a warp is tried."""
@@ -29,7 +28,7 @@ LONGEST_STEP = 0.3
 """Root mean square over the entries, in the geometry of q."""
 SHORT = 1e-4
 """Squared length of a natural gradient, in nats per entry, at which nothing is left to be done."""
-MOST_STEPS = 150
+MOST_STEPS, FORWARD_STEPS = 150, 60
 LIGHTEST, HEAVIEST, MOST_SKEWED = -0.4, 0.7, 1.5
 """Bounds of tails and skewness. Records that end where the posterior goes on look like one with hardly any tails."""
 WORN = 0.5
@@ -40,8 +39,8 @@ FAR = 3.0
 there."""
 
 
-def bound(target: Target, approximation: Approximation) -> Estimator:
-    """The two verbs for a bent q."""
+def bound(approximation: Approximation) -> Estimator:
+    """The verb that evaluates no model, for a bent q."""
     options = Reparameterization(
         num_samples=2,
         antithetic=True,
@@ -50,7 +49,7 @@ def bound(target: Target, approximation: Approximation) -> Estimator:
         max_weight=LARGEST_WEIGHT,
         entropy="sticking",
     )
-    return options.bind(target, approximation)
+    return options.bind(None, approximation)
 
 
 def straight(
@@ -118,15 +117,37 @@ def fit_warp(estimator: Estimator, start: WarpedParams, records: Record) -> Desc
         left = approximation.squared_length(now.params, move).sum() / approximation.dim
         rate = jnp.where(left > now.left, jnp.maximum(now.rate * SLOWER, SLOWEST), now.rate)
         length = rate * jnp.minimum(1, LONGEST_STEP / jnp.sqrt(left))
-        params = jax.tree.map(lambda old, change: old + length * change, now.params, move)
-        params = params._replace(
-            tail=jnp.clip(params.tail, LIGHTEST, HEAVIEST), skew=jnp.clip(params.skew, -MOST_SKEWED, MOST_SKEWED)
-        )
+        params = _bounded(jax.tree.map(lambda old, change: old + length * change, now.params, move))
         return Descent(params, left, rate, now.steps + 1, effective(params))
 
     dtype = start.loc.dtype
     first = Descent(start, jnp.asarray(jnp.inf, dtype), jnp.asarray(RATE, dtype), jnp.int32(0), at_first)
     return jax.lax.while_loop(going_on, step, first)
+
+
+def fit_forward(
+    approximation: Approximation,
+    start: WarpedParams,
+    draws: Float[Array, "draws dim"],
+    shares: Float[Array, " draws"],
+) -> WarpedParams:
+    """The bent q under which draws with these shares are likeliest: KL(p || q), where ``fit_warp`` has KL(q || p). For
+    a handful of entries, of which draws reach everywhere: it leaves no tail out."""
+
+    def step(now: WarpedParams, rate: Array) -> tuple[WarpedParams, None]:
+        densities = jax.vmap(lambda params, z: approximation.log_density(params, z)[0], (None, 0))
+        move = approximation.natural(now, jax.grad(lambda params: shares @ densities(params, draws))(now))
+        length = approximation.squared_length(now, move).sum() / approximation.dim
+        length = rate * jnp.minimum(1, LONGEST_STEP / jnp.sqrt(length))
+        return _bounded(jax.tree.map(lambda old, change: old + length * change, now, move)), None
+
+    return jax.lax.scan(step, start, jnp.geomspace(RATE, SLOWEST, FORWARD_STEPS, dtype=start.loc.dtype))[0]
+
+
+def _bounded(params: WarpedParams) -> WarpedParams:
+    return params._replace(
+        tail=jnp.clip(params.tail, LIGHTEST, HEAVIEST), skew=jnp.clip(params.skew, -MOST_SKEWED, MOST_SKEWED)
+    )
 
 
 def moments(approximation: Approximation, params: WarpedParams, noise: Any) -> tuple[Array, Array]:

@@ -10,12 +10,24 @@ from isvi.algorithms import ISAG, ISGD, SAG, SGD, SRA, Adaptive, FixedSteps, Nat
 from isvi.auto import Auto
 from isvi.core.errors import CheckpointError, first_line, require
 from isvi.estimators import Reparameterization, ScoreFunction
-from isvi.families import Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT, Warped
+from isvi.families import (
+    Beta,
+    Block,
+    Dirichlet,
+    FullRank,
+    Gamma,
+    LogNormal,
+    LowRank,
+    MeanField,
+    Nested,
+    StudentT,
+    Warped,
+)
 
 ROLES: dict[str, tuple[type, ...]] = {
     "algorithm": (ISAG, ISGD, Natural, SAG, SGD, SRA, Auto),
     "estimator": (Reparameterization, ScoreFunction),
-    "family": (Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, StudentT, Warped),
+    "family": (Beta, Block, Dirichlet, FullRank, Gamma, LogNormal, LowRank, MeanField, Nested, StudentT, Warped),
 }
 """What an option may be that is no number."""
 NUMBERS: dict[str, tuple[type, ...]] = {

@@ -51,7 +51,7 @@ def slope(fit: "Fit", seed: int) -> Slope | None:
     A pair cancels all that is odd in the draw: for a Gaussian posterior nothing is left but the gradient itself.
     """
     approximation = fit.approximation
-    if not (approximation.gaussian or approximation.warped):
+    if not (approximation.gaussian or approximation.warped or approximation.nested):
         return None
     target = make_target(fit.model, approximation.coordinates)
     with jax.enable_x64(True):

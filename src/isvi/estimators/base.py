@@ -101,8 +101,8 @@ class EstimatorOptions:
             f"max_weight must be positive, or None for no cap; got {self.max_weight!r}.",
         )
 
-    def bind(self, target: Target, approximation: Approximation) -> Estimator:
-        """The two verbs for this model and this approximation."""
+    def bind(self, target: Target | None, approximation: Approximation) -> Estimator:
+        """The two verbs for this model and this approximation; without a model, the one that needs none."""
         require(
             not self.antithetic or approximation.symmetric,
             ConfigurationError,
@@ -162,9 +162,10 @@ class EstimatorOptions:
         return draw
 
     def _recorder(
-        self, target: Target, draw: Callable[[PRNGKeyArray, Params, Batch], tuple[Array, Array, Array]]
+        self, target: Target | None, draw: Callable[[PRNGKeyArray, Params, Batch], tuple[Array, Array, Array]]
     ) -> Callable[[PRNGKeyArray, Params, Batch], Record]:
         def record(key: PRNGKeyArray, params: Params, batch: Batch) -> Record:
+            assert target is not None, "bound without a model"
             draws, log_density, share = draw(key, params, batch)
             log_joint, gradient = self._evaluate(target, draws, batch)
             return Record(draws, log_density, log_joint, gradient, batch.index, share)

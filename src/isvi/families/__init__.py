@@ -9,6 +9,7 @@ from isvi.families.gamma import Gamma
 from isvi.families.gaussian import MeanField
 from isvi.families.log_normal import LogNormal
 from isvi.families.low_rank import LowRank
+from isvi.families.nested import Nested
 from isvi.families.student_t import StudentT
 from isvi.families.warped import Warped
 
@@ -24,6 +25,7 @@ __all__ = [
     "LogNormal",
     "LowRank",
     "MeanField",
+    "Nested",
     "Plan",
     "StudentT",
     "Warped",

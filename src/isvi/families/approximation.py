@@ -16,6 +16,7 @@ from isvi.families.base import Factors, Family, Params, Precision
 from isvi.families.block import cover
 from isvi.families.gaussian import MeanField
 from isvi.families.location_scale import LocationScale
+from isvi.families.nested import NestedGaussian
 from isvi.families.warped import WarpedGaussian
 
 
@@ -40,6 +41,9 @@ class Approximation:
             return "independent Gaussians"
         if self.warped:
             return "a warped Gaussian"
+        if self.nested:
+            drivers = sum(len(piece.drivers) for piece in self.pieces if isinstance(piece, NestedGaussian))
+            return f"a Gaussian given {drivers} bent entr{'y' if drivers == 1 else 'ies'} that drive the others"
         if self.gaussian:
             return "a full-rank Gaussian" if self.num_factors == 1 else f"Gaussians in {self.num_factors:,} blocks"
         kinds = dict.fromkeys(type(piece).__name__ for piece in self.pieces)
@@ -129,6 +133,16 @@ class Approximation:
     def warped(self) -> bool:
         """Whether it is a Gaussian that may be bent."""
         return all(isinstance(piece, WarpedGaussian) for piece in self.pieces)
+
+    @property
+    def nested(self) -> bool:
+        """Whether it is a Gaussian given latents that drive it."""
+        return all(isinstance(piece, NestedGaussian) for piece in self.pieces)
+
+    @property
+    def numbers_per_draw(self) -> int:
+        """How many numbers the density of one draw takes, about."""
+        return max(self.dim, *(piece.numbers_per_draw for piece in self.pieces if isinstance(piece, NestedGaussian)), 1)
 
     @property
     def knows_fisher(self) -> bool:

@@ -124,7 +124,7 @@ def fit(
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed, independent_rows)
     setup = prepare(model, data, options, optimizer, num_samples, initial)
     start = setup.checked_start(initial)
-    report = reporters(progress, setup.budget, callbacks)
+    report = reporters(progress, setup.budget_of_method, callbacks)
     if checkpoint is None:
         result = _finished(setup, run(setup, begin(setup, start), report, making), report)
         if prior is not None:
@@ -189,7 +189,7 @@ def resume(
         )
         setup.dataset.expect(seen)
         log.info("going on from %s after %s model gradients", folder, f"{outcome.gradients:,}")
-        report = reporters(progress, setup.budget, callbacks)
+        report = reporters(progress, setup.budget_of_method, callbacks)
         return _finished(setup, run(setup, outcome, report, making, checkpoints), report, checkpoints)
 
 
@@ -245,12 +245,13 @@ def _fit(setup: Setup, outcome: Outcome, params: Params) -> Fit:
 
 def _bent(setup: Setup, outcome: Outcome, fit: Fit) -> Fit:
     """With what came of bending the Gaussian, if that was tried and it did not grow without end."""
-    if outcome.warp is None:
+    bent = outcome.bent
+    if bent is None:
         return fit
-    fit = replace(fit, gradients=fit.gradients + outcome.warp.gradients)
-    if outcome.warp.params is None or not outcome.status.good:
+    fit = replace(fit, gradients=fit.gradients + bent.gradients)
+    if bent.approximation is None or not outcome.status.good:
         return fit
-    return replace(fit, approximation=setup.bent, params=outcome.warp.params)
+    return replace(fit, approximation=bent.approximation, params=bent.params)
 
 
 def _settings(setup: Setup) -> dict[str, Any]:

@@ -19,6 +19,10 @@ from isvi.families import Approximation, Family, FullRank, MeanField
 from isvi.fitting.starts import SHARE, records_needed
 from isvi.optim import natural_gradient
 
+LARGEST_NESTED = 500
+"""Entries up to which the others' curvature is computed as a whole."""
+NESTED_CURVATURES, NESTED_DRAWS = 100, 3000
+"""What a nested q is given beyond the Gaussian's budget: so many curvatures, of two gradients an entry, and draws."""
 STARTS = 8
 FEW_ROWS = 10_000
 """So few rows are one mini-batch for ``Auto`` and ``Natural`` where the latents are few too: without noise between
@@ -62,6 +66,11 @@ def choose_family(
 def warpable(algorithm: AlgorithmOptions, dim: int, dataset: Data) -> bool:
     """Whether a Gaussian can be bent after it has settled: what is remembered then are its own draws, of all rows."""
     return isinstance(algorithm, Auto) and dim <= LARGEST_WARPED and dataset.num_batches == 1
+
+
+def nestable(algorithm: AlgorithmOptions, dim: int, dataset: Data, on_host: bool) -> bool:
+    """Whether a Gaussian can be followed by a nested one: that takes second derivatives of all rows."""
+    return isinstance(algorithm, Auto) and 2 < dim <= LARGEST_NESTED and dataset.num_batches == 1 and not on_host
 
 
 def choose_method(

@@ -13,7 +13,7 @@ from isvi.results.history import History
 from isvi.results.status import Status, some
 
 if TYPE_CHECKING:
-    from isvi.fitting.afterwards.warp import Warp
+    from isvi.fitting.afterwards.bent import Bent
 
 ENDLESS_SD = 1e15
 """No posterior of numbers that single precision can hold is as wide as this, in any direction."""
@@ -38,7 +38,7 @@ class Outcome:
             are everywhere.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
         signal: the signal that stopped it, if one did.
-        warp: what came of bending the Gaussian, if that was tried.
+        bent: what came of bending the Gaussian, if that was tried.
     """
 
     loop: LoopState
@@ -54,7 +54,7 @@ class Outcome:
     nodes: tuple[int, bool] | None = None
     error: Exception | None = None
     signal: int | None = None
-    warp: "Warp | None" = None
+    bent: "Bent | None" = None
 
     @property
     def state(self) -> tuple[LoopState, Params]:

@@ -11,8 +11,8 @@ import jax
 from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
+from isvi.fitting.afterwards.bend import bend
 from isvi.fitting.afterwards.integrals import begin_again, first_look, more_nodes, no_worse
-from isvi.fitting.afterwards.warp import warp
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.room import check_room
 from isvi.fitting.running.callbacks import Reporters
@@ -77,10 +77,10 @@ def run(
             outcome = no_worse(before, outcome)
         if checkpoints is not None:
             checkpoints.save(outcome.state, outcome.notes(), wait=True)
-        if setup.warp is not None and outcome.settled:
-            outcome.warp = warp(setup.with_nodes(outcome.nodes), outcome, lambda: between_calls(outcome))
-            outcome.status = outcome.warp.status(outcome.status, PROMISES["converged"])
-            outcome.error = outcome.warp.error
+        if setup.bends and outcome.settled:
+            outcome.bent = bend(setup.with_nodes(outcome.nodes), outcome, lambda: between_calls(outcome))
+            outcome.status = outcome.bent.status(outcome.status, PROMISES["converged"])
+            outcome.error = outcome.bent.error
     outcome.signal = interruption.number
     return outcome
 

@@ -19,14 +19,17 @@ from isvi.core.compiling import compiled_once, effort
 from isvi.core.errors import ConfigurationError, StartError, require
 from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
-from isvi.families import Approximation, FullRank, Warped, approximate
+from isvi.families import Approximation, Family, FullRank, Nested, Warped, approximate
 from isvi.families.base import Params
 from isvi.fitting.grouped import behind, groups_of
 from isvi.fitting.options import (
     ADAM_SCALE,
     FALLBACK_RATE,
     FALLBACK_RATE_FROM_THE_BEST,
+    LARGEST_NESTED,
     LARGEST_WARPED,
+    NESTED_CURVATURES,
+    NESTED_DRAWS,
     STARTS,
     Options,
     choose_budget,
@@ -35,6 +38,7 @@ from isvi.fitting.options import (
     choose_scale,
     choose_starts,
     default_optimizer,
+    nestable,
     rows_at_once,
     usual_with_integrals,
     warpable,
@@ -76,11 +80,18 @@ class Setup:
     groups: Groups | None = None
     warp: Warped | None = None
     """Whether the Gaussian is to be bent when it has settled, and kept so in any case."""
+    nested: Nested | None = None
+    """Whether latents that drive the others are to be looked for, and such a q is to be kept in any case."""
 
     @cached_property
     def bent(self) -> Approximation:
         """What the Gaussian may be bent to."""
         return approximate(Warped(), self.model.latents)
+
+    @property
+    def bends(self) -> bool:
+        """Whether anything is to be done after the Gaussian."""
+        return self.warp is not None or self.nested is not None
 
     @property
     def budget_of_method(self) -> int:
@@ -121,8 +132,8 @@ class Setup:
         per_gradient = 0.0 if self.target.on_host else self.trial.operations_per_gradient
         if isinstance(self.algorithm, Auto) and isinstance(self.model.log_likelihood, Marginal):
             usual = usual_with_integrals(self.dataset, self.estimator)
-            return effort(min(self.budget, usual) * per_gradient, at_most=False)
-        return effort(self.budget * per_gradient)
+            return effort(min(self.budget_of_method, usual) * per_gradient, at_most=False)
+        return effort(self.budget_of_method * per_gradient)
 
     @cached_property
     def on_full_rank(self) -> Whole | Dense | None:
@@ -243,30 +254,32 @@ def prepare(
     model, data, batch_size = bind(model, data, options.batch_size)
     own_method = options.estimator is None and optimizer is None and isinstance(options.algorithm or Auto(), Auto)
     family = choose_family(options.family, model.latents, own_method)
-    bent = isinstance(family, Warped) and isinstance(options.algorithm or Auto(), Auto) and optimizer is None
+    open_method = isinstance(options.algorithm or Auto(), Auto) and optimizer is None
+    bent = isinstance(family, (Warped, Nested)) and open_method
     approximation = approximate(FullRank() if bent else family, model.latents)
     algorithm, estimator = choose_method(approximation, options.algorithm, options.estimator, optimizer, num_samples)
     few_rows = rows_at_once(algorithm, approximation.dim)
     independent, around = options.independent_rows, given_values(model, initial)
     dataset, independent = cut(model, data, batch_size, options.seed, few_rows, independent=independent, around=around)
     able = warpable(algorithm, approximation.dim, dataset)
-    require(
-        able or not bent or not isinstance(algorithm, Auto),
-        ConfigurationError,
-        f"isvi.Warped() bends a Gaussian that was fitted to all data at once, of up to {LARGEST_WARPED} entries; here "
-        f"are {approximation.dim:,} entries and {dataset.num_batches:,} mini-batches. Use FullRank(), or a batch_size "
-        "of all rows if that can be afforded.",
-    )
-    if bent and not able:  # the estimator asks for an algorithm of its own
+    nests = nestable(algorithm, approximation.dim, dataset, make_target(model, approximation.coordinates).on_host)
+    if bent and isinstance(algorithm, Auto):
+        _refuse_bending(family, able, nests, approximation.dim, dataset)
+    if bent and not (able or nests):  # the estimator asks for an algorithm of its own
         approximation = approximate(family, model.latents)
         algorithm, estimator = choose_method(
             approximation, options.algorithm, options.estimator, optimizer, num_samples
         )
-    if options.family is None and able:
-        family, bent = Warped(always=False), True
+    if options.family is None and (able or nests):
+        family, bent = Warped(always=False) if able else Nested(always=False), True
+    warp = family if bent and able and isinstance(family, Warped) else None
+    nested = family if isinstance(family, Nested) else Nested(always=False) if warp and not warp.always else None
+    nested = nested if bent and nests else None
     budget, kept_back = choose_budget(options.budget, dataset, estimator), options.kept_back
-    if bent and able and options.budget is None:
+    if (warp or nested) and options.budget is None:
         kept_back = budget // 2
+        if nested:
+            kept_back += NESTED_CURVATURES * (2 * approximation.dim + 1) + NESTED_DRAWS
         budget += kept_back
     few_starts = 1 if options.starts is None and around else options.starts
     decided = replace(
@@ -287,7 +300,35 @@ def prepare(
         if approximation.coordinates != target.coordinates:
             target = make_target(model, approximation.coordinates)
             trial = Trial(target, dataset.first, approximation.dim)
-    warp = family if bent and able and isinstance(family, Warped) else None
     return Setup(
-        decided, model, dataset, approximation, target, algorithm, estimator, optimizer, budget, trial, groups, warp
+        decided,
+        model,
+        dataset,
+        approximation,
+        target,
+        algorithm,
+        estimator,
+        optimizer,
+        budget,
+        trial,
+        groups,
+        warp,
+        nested,
+    )
+
+
+def _refuse_bending(family: Family | Mapping[str, Family], warps: bool, nests: bool, dim: int, dataset: Data) -> None:
+    """Raise if the family that was named cannot follow a Gaussian here."""
+    here = f"here are {dim:,} entries and {dataset.num_batches:,} mini-batches. Use FullRank(), or a batch_size of all"
+    require(
+        warps or not isinstance(family, Warped),
+        ConfigurationError,
+        f"isvi.Warped() bends a Gaussian that was fitted to all data at once, of up to {LARGEST_WARPED} entries; {here}"
+        " rows if that can be afforded.",
+    )
+    require(
+        nests or not isinstance(family, Nested),
+        ConfigurationError,
+        "isvi.Nested() follows a Gaussian that was fitted to all data at once, of a model in JAX with 3 to "
+        f"{LARGEST_NESTED} entries; {here} rows if that can be afforded.",
     )

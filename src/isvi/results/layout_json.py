@@ -19,6 +19,7 @@ from isvi.families.gamma import GammaFactors
 from isvi.families.gaussian import DiagonalGaussian
 from isvi.families.log_normal import LogNormalFactors
 from isvi.families.low_rank import LowRankGaussian
+from isvi.families.nested import NestedGaussian
 from isvi.families.student_t import StudentTFactors
 from isvi.families.warped import WarpedGaussian
 
@@ -29,11 +30,13 @@ CONSTRAINTS: dict[str, type[Constraint]] = {
 }
 SIZES = ("count", "size", "rank")
 """Options of factors that are numbers of entries; others are bounds, or degrees of freedom."""
+ENTRIES = "drivers"
+"""An option that is a list of entries."""
 FACTORS: dict[str, type[Factors]] = {
     kind.__name__: kind
     for kind in (
         *(BetaFactors, DiagonalGaussian, DirichletFactors, GammaFactors, GaussianBlocks),
-        *(LogNormalFactors, LowRankGaussian, StudentTFactors, WarpedGaussian),
+        *(LogNormalFactors, LowRankGaussian, NestedGaussian, StudentTFactors, WarpedGaussian),
     )
 }
 
@@ -88,10 +91,18 @@ def _latent(found: dict[str, Any], most: int) -> Latent:
 def _factors(found: dict[str, Any], size: int) -> Factors:
     kind = _known(FACTORS, found["kind"])
     options = {name: value for name, value in found.items() if name != "kind"}
+    if ENTRIES in options:
+        options[ENTRIES] = _entries(options[ENTRIES], size)
     for name, value in options.items():
         fits = type(value) is int and 0 < value <= size if name in SIZES else value is None or _is_finite(value)
-        require(fits, CheckpointError, f"{found['kind']} has {name} {value!r:.100}")
+        require(fits or name == ENTRIES, CheckpointError, f"{found['kind']} has {name} {value!r:.100}")
     return kind(**options)
+
+
+def _entries(found: Any, size: int) -> tuple[int, ...]:
+    fits = isinstance(found, list) and all(type(one) is int and 0 <= one < size for one in found)
+    require(fits and len(set(found)) == len(found) > 0, CheckpointError, f"its {ENTRIES} are {found!r:.100}")
+    return tuple(found)
 
 
 def _is_finite(value: Any) -> bool:

@@ -15,7 +15,7 @@ from scipy.special import polygamma
 from support.callbacks import StopAt
 
 import isvi
-from isvi.fitting.afterwards.warp import Ratios, _compared
+from isvi.fitting.afterwards.ratios import Ratios, compared
 
 ROWS, COLUMNS = 20, 4
 
@@ -146,14 +146,14 @@ def test_only_what_is_better_is_kept(gain, spread, better):
     generator = np.random.default_rng(0)
     before = Ratios(0.5 * generator.normal(size=(400, 1)))
     after = Ratios(gain + spread * generator.normal(size=(400, 1)))
-    assert _compared(before, after)[0] == better
+    assert compared(before, after)[0] == better
 
 
 def test_what_is_not_finite_is_not_kept():
     values = np.zeros((100, 1))
     infinite = values.copy()
     infinite[3] = -np.inf
-    better, words = _compared(Ratios(values), Ratios(infinite))
+    better, words = compared(Ratios(values), Ratios(infinite))
     assert not better
     assert "not finite" in words
 

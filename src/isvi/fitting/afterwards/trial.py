@@ -1,19 +1,18 @@
 """What trying a warp takes: fits to records, and records where the bent q is. All but the model in double precision."""
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PRNGKeyArray
 
 from isvi.auto.dense import MEAN_TOLERANCE, SD_TOLERANCE
-from isvi.auto.warping import bound, fit_warp, moments, straight
+from isvi.auto.warping import bound, fit_forward, fit_warp, moments, straight
 from isvi.core.compiling import A_LITTLE, compiled_once, on_cpu
+from isvi.families import Approximation
 from isvi.families.warped import WarpedParams
-from isvi.fitting.setup import Setup
 from isvi.memory.record import Record
 from isvi.results.status import some
 
@@ -22,8 +21,6 @@ NOTHING = 0.003
 four in a hundred."""
 NOISE = 4000
 """Draws of q, always of the same noise, by which means and sds of two of them are compared."""
-AT_ONCE = 16
-"""Draws that the model is evaluated at in one call."""
 
 Double = Float[np.ndarray, "..."]
 
@@ -32,30 +29,46 @@ class Trial:
     """Fits of a bent q to records.
 
     Args:
-        setup: of the run.
-        records: those of the Gaussian, with a leading axis.
-        more: how many may be added.
+        approximation: what is bent.
+        evaluate: log joints and gradients at draws, which have the precision that it wants.
+        key: what is random follows from it.
+        dtype: in which the model is evaluated.
+        capacity: how many records there may be.
 
     Attributes:
         evaluated: model gradients that it took so far.
     """
 
-    def __init__(self, setup: Setup, records: Record, more: int) -> None:
+    def __init__(
+        self,
+        approximation: Approximation,
+        evaluate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+        key: PRNGKeyArray,
+        dtype: Any,
+        capacity: int,
+    ) -> None:
         self.evaluated = 0
-        self.pool: Record = jax.tree.map(_in_double, records)
-        self._own: Double = np.asarray(self.pool.log_density[..., 0])
-        self._parts: list[tuple[int, WarpedParams]] = []
-        self._setup, self._dtype = setup, records.draws.dtype
-        self._capacity = len(records.batch) + more
-        self._approximation = setup.bent
+        self._approximation, self._evaluate, self._key = approximation, evaluate, key
+        self._dtype, self._capacity = dtype, capacity
         with jax.enable_x64(True):
-            estimator = bound(setup.target, setup.bent)
+            estimator = bound(approximation)
             self._fit = jax.jit(
                 lambda start, pool: fit_warp(estimator, start, pool).params, compiler_options=on_cpu(A_LITTLE)
             )
-            self._density = compiled_once(jax.vmap(lambda params, z: setup.bent.log_density(params, z)[0], (None, 0)))
-            self._draw = compiled_once(setup.bent.draw, static_argnums=2)
-            self._moments = compiled_once(lambda params, noise: moments(setup.bent, params, noise))
+            self._forward = jax.jit(
+                lambda start, draws, shares: fit_forward(approximation, start, draws, shares),
+                compiler_options=on_cpu(A_LITTLE),
+            )
+            density = jax.vmap(lambda params, z: approximation.log_density(params, z)[0], (None, 0))
+            self._density = compiled_once(density)
+            self._draw = compiled_once(approximation.draw, static_argnums=2)
+            self._moments = compiled_once(lambda params, noise: moments(approximation, params, noise))
+
+    def begin_with(self, records: Record) -> None:
+        """Fit to these, which have a leading axis, and forget all others."""
+        self.pool: Record = jax.tree.map(_in_double, records)
+        self._own: Double = np.asarray(self.pool.log_density[..., 0])
+        self._parts: list[tuple[int, WarpedParams]] = []
 
     def straight(self, location: Double, factor: Double) -> tuple[WarpedParams, WarpedParams]:
         """The Gaussian, as one that can be bent, in two ways."""
@@ -74,10 +87,22 @@ class Trial:
             share = jnp.asarray(np.arange(self._capacity) < number, float)
             return self._fit(start, filled._replace(share=share))
 
+    def fit_forward(self, start: WarpedParams) -> WarpedParams:
+        """A bent q, fitted to all records so far by their importance weights, none of which is taken for too large."""
+        flat = self.pool.draws.reshape(-1, self.pool.draws.shape[-1])
+        ratios = np.ravel(self.pool.log_joint - self.pool.log_density[..., 0])
+        weights = np.exp(ratios - ratios.max())
+        weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
+        missing = 2 * self._capacity - len(flat)
+        with jax.enable_x64(True):
+            filled = jnp.asarray(np.concatenate([flat, np.repeat(flat[-1:], missing, axis=0)]))
+            shares = jnp.asarray(np.concatenate([weights / weights.sum(), np.zeros(missing)]))
+            return self._forward(start, filled, shares)
+
     def records(self, number: int, params: WarpedParams, count: int) -> Record:
         """Fresh ones, of two draws each, that together take so many model gradients."""
         with jax.enable_x64(True):
-            draws = self._draw(jax.random.fold_in(self._setup.run_key, number), params, count)
+            draws = self._draw(jax.random.fold_in(self._key, number), params, count)
         seen = np.asarray(draws, self._dtype)  # as the model sees them
         log_joint, gradient = self._evaluate(seen)
         density = self.log_density(params, _in_double(seen))
@@ -113,28 +138,10 @@ class Trial:
         with jax.enable_x64(True):
             return np.asarray(self._density(params, draws))
 
-    def _evaluate(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """By this process, whoever made the records before: there are few."""
-        missing = -len(draws) % AT_ONCE
-        filled = np.concatenate([draws, np.repeat(draws[-1:], missing, axis=0)])
-        if self._setup.target.on_host:
-            filled = draws
-        pieces = [self._model(filled[start : start + AT_ONCE]) for start in range(0, len(filled), AT_ONCE)]
-        values, gradients = (np.concatenate(parts)[: len(draws)] for parts in zip(*pieces, strict=True))
-        return values, gradients
-
-    @cached_property
-    def _model(self) -> Callable[[np.ndarray], Any]:
-        target, batch = self._setup.target, self._setup.dataset.first.batch(0)
-        ask = target.values_and_gradients
-        if not target.on_host:
-            ask = jax.jit(ask, compiler_options=self._setup.effort)
-        return lambda draws: jax.device_get(ask(jnp.asarray(draws), batch))
-
     def moved(self, params: WarpedParams, gaussian: WarpedParams) -> bool:
         """Whether the bent q is another one than the Gaussian, by the KL between them."""
         with jax.enable_x64(True):
-            draws = np.asarray(self._draw(self._setup.run_key, params, NOISE))
+            draws = np.asarray(self._draw(self._key, params, NOISE))
         ratios = self.log_density(params, draws) - self.log_density(gaussian, draws)
         return not np.mean(ratios) < NOTHING
 
@@ -144,14 +151,13 @@ class Trial:
         with np.errstate(all="ignore"):
             return np.abs(means - other_means) / sds, np.abs(np.log(sds / other_sds))
 
-    def in_doubt(self, params: WarpedParams, judged: Record) -> str | None:
+    def in_doubt(self, params: WarpedParams, judged: Record, labels: Sequence[str]) -> str | None:
         """What a fit to fresh records of q, and no others, says otherwise. They have no part in ``params``, and weights
         near 1: what they do not confirm may be chance, or the doing of large weights. Half of what is promised is asked
         for."""
         off = self.apart(params, self._fitted(params, judged))
-        labels = self._setup.approximation.coordinates.labels()
         told = [
-            f"{what} of {some(labels, ~(differs < tolerance))}"
+            f"{what} of {some(list(labels), ~(differs < tolerance))}"
             for what, differs, tolerance in zip(
                 ("the mean", "the sd"), off, (MEAN_TOLERANCE / 2, SD_TOLERANCE / 2), strict=True
             )

@@ -93,7 +93,7 @@ class Evaluator:
         """``at_once`` draws are evaluated together, or fewer, for data that need more memory."""
         approximation, data = fit.approximation, fit.data()
         values = data.batch_size * evaluations_per_row(fit.model)
-        bearable = max(1, VALUES_AT_ONCE // max(values, approximation.dim))
+        bearable = max(1, VALUES_AT_ONCE // max(values, approximation.numbers_per_draw))
         self._at_once = bearable if at_once is None else min(at_once, bearable)
         self._fit = fit
         self._compiled: Target | None = None
