@@ -23,9 +23,10 @@ from isvi.results.attempts import Attempt
 from isvi.results.density import log_prob
 from isvi.results.history import History
 from isvi.results.local import Local, local, predict_local
-from isvi.results.moments import Marginals, affordable_draws, exact_marginals
+from isvi.results.moments import Marginals, marginals
+from isvi.results.remembered import Remembered
 from isvi.results.status import Status
-from isvi.results.summary import Summary, summarize
+from isvi.results.summary import Summary, caption, summarize
 from isvi.results.weights.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
 from isvi.results.weights.exploration import Candidates, explore
 from isvi.results.weights.importance import Importance, importance
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from isvi.diagnosis import Diagnosis
-
-EVALUATIONS_KEPT = 2
 
 log = logging.getLogger("isvi")
 
@@ -158,12 +157,7 @@ class Fit:
 
     def summary(self, limit: int = 20) -> Summary:
         """A table; prints at most ``limit`` rows."""
-        shape = self.approximation.description
-        effort = f"{self.gradients:,} model gradients, {self.steps:,} steps"
-        if self.starts:
-            effort += f", the best of {len(self.starts)} starts"
-        caption = f"{shape[0].upper()}{shape[1:]}; {effort}; {self.status}"
-        return summarize(self._marginals, caption, limit)
+        return summarize(self._marginals, caption(self), limit)
 
     @own_settings()
     def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:
@@ -305,42 +299,27 @@ class Fit:
 
     @cached_property
     def _marginals(self) -> dict[str, Marginals]:
-        if self.saved_draws is not None:
-            return {name: Marginals.of_draws(values) for name, values in self.saved_draws.items()}
-        exact = exact_marginals(self)
-        if exact and set(exact) == set(self.model.latents):
-            return exact
-        # Mirrored draws give the exact mean of every entry that is not transformed.
-        number, mirrored = affordable_draws(self.approximation.dim), self.approximation.symmetric
-        drawn = self._constrained(self._draw(number, seed=0, antithetic=mirrored))
-        return {name: exact.get(name) or Marginals.of_draws(values) for name, values in drawn.items()}
+        return marginals(self)
 
     @cached_property
-    def _evaluations(self) -> dict[tuple[int, int], Evaluation]:
-        return {}
+    def _evaluations(self) -> Remembered[tuple[int, int], Evaluation]:
+        return Remembered()
 
     @own_settings()
     def _evaluated(self, num_samples: int, seed: int) -> Evaluation:
         """Evaluated draws, remembered: diagnosing, resampling and the ELBO use the same ones."""
-        if (num_samples, seed) not in self._evaluations:
-            while len(self._evaluations) >= EVALUATIONS_KEPT:
-                self._evaluations.pop(next(iter(self._evaluations)))
-            self._evaluations[num_samples, seed] = evaluate(self, num_samples, seed)
-        return self._evaluations[num_samples, seed]
+        return self._evaluations.get((num_samples, seed), lambda: evaluate(self, num_samples, seed))
 
     @cached_property
-    def _explorations(self) -> dict[tuple[int, int], Candidates]:
-        return {}
+    def _explorations(self) -> Remembered[tuple[int, int], Candidates]:
+        return Remembered()
 
     @own_settings()
     def _explored(self, num_samples: int, seed: int) -> Candidates:
         """Evaluated candidates for the posterior's draws, remembered likewise."""
-        if (num_samples, seed) not in self._explorations:
-            while len(self._explorations) >= EVALUATIONS_KEPT:
-                self._explorations.pop(next(iter(self._explorations)))
-            found = self._explorations[num_samples, seed] = explore(self, num_samples, seed)
-            self._evaluations[found.own, seed] = found.evaluation
-        return self._explorations[num_samples, seed]
+        found = self._explorations.get((num_samples, seed), lambda: explore(self, num_samples, seed))
+        self._evaluations.get((found.own, seed), lambda: found.evaluation)
+        return found
 
     def _weighted(self, num_samples: int | None, seed: int) -> Importance:
         draws = default_draws(self) if num_samples is None else num_samples
