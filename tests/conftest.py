@@ -55,6 +55,14 @@ def _not_skipped(config: pytest.Config, report: Any) -> Any:
     return report
 
 
+def pytest_collection_finish() -> None:
+    """Python looks for garbage among all objects again and again while JAX traces: not among the half a million that
+    imports have left, and not as often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compiled programs are kept beside pytest's own cache (``.pytest_cache``), for the other worker, for modules that
     come later and for the next run. They are found by what they compute, so none is ever out of date."""
