@@ -9,13 +9,14 @@ that holds some consecutive mini-batches only, and knows which.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jaxtyping import Array, Bool, Float, Int
 
 from isvi.core.errors import ConfigurationError, require
@@ -121,6 +122,10 @@ class Dataset:
     def holding(self, index: int) -> "Dataset":
         """A data set that holds this mini-batch."""
         return self
+
+    def on(self, sharding: NamedSharding) -> "Dataset":
+        """The same, on several devices."""
+        return replace(self, full=jax.device_put(self.full, sharding))
 
     def parts(self) -> "Iterator[Dataset]":
         """Data sets that hold every row once between them."""

@@ -8,12 +8,13 @@ resumption: where a run stands is told by its schedule alone, and nothing about 
 """
 
 from collections.abc import Iterator, Mapping
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jaxtyping import Array, Int
 
 from isvi.core.errors import ConfigurationError, DataError, require
@@ -67,6 +68,8 @@ class Stream:
         self._compared: set[str] = set()
         self._rooms = Rooms()
         self._reader = Reader(self._read_window)
+        self._asked_for = Lock()
+        self._sharding: NamedSharding | None = None
 
     @property
     def num_batches(self) -> int:
@@ -104,8 +107,15 @@ class Stream:
         return self._reader.get(ahead[0], ahead[1:])
 
     def holding(self, index: int) -> Dataset:
-        """A window that holds this mini-batch."""
-        return self._reader.get(self.window_of(index) or 0)
+        """A window that holds this mini-batch; for several threads, which may ask for different ones."""
+        with self._asked_for:
+            return self._reader.get(self.window_of(index) or 0)
+
+    def on(self, sharding: NamedSharding) -> "Stream":
+        """The same, with windows on several devices."""
+        self.release()
+        self._sharding = sharding
+        return self
 
     def window_of(self, index: int) -> int | None:
         """The window that a mini-batch belongs to; None for the rest, which is in all of them."""
@@ -166,7 +176,8 @@ class Stream:
             rows = self._rows(first, last, number, length, stop)
             # The arrays are not written to any more: JAX need not copy them.
             full = jax.tree.map(
-                lambda a: jax.device_put(a.reshape(-1, self.batch_size, *a.shape[1:]), may_alias=True), rows
+                lambda a: jax.device_put(a.reshape(-1, self.batch_size, *a.shape[1:]), self._sharding, may_alias=True),
+                rows,
             )
             offset = None if self.windows is None else jnp.int32(number * self._length)
             return Dataset(full, self._rest, self.size, self.batch_size, offset, self.windows)

@@ -1,20 +1,25 @@
 """Workers behind anything that has ``submit``: threads, processes, the executor of a Dask client."""
 
+import os
 import pickle
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from multiprocessing import parent_process
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 from uuid import uuid4
 
 from isvi.core.errors import ConfigurationError, WorkerError, require
 from isvi.workers.answers import answered
-from isvi.workers.crew import TIME_LIMIT, Work, checked_time_limit, refuse_another_try
+from isvi.workers.crew import TIME_LIMIT, Work, checked_size, checked_time_limit, refuse_another_try
 from isvi.workers.sending import pickled
+
+DEFAULT_SIZE = 8
+"""Workers of an executor that does not say how many it has."""
 
 _opened: dict[str, Any] = {}
 """Work that this process has open, by name."""
@@ -34,11 +39,17 @@ class Pool:
         time_limit: seconds to wait for an answer before giving up.
         folder: where work is handed over to processes, if not in the system's folder for temporary files: processes on
             other machines need one that they share.
+        asynchronous: workers do not wait for each other, nor for newer parameters. For unequal ones, or more than have
+            something to do otherwise; the result then depends on who was how fast.
+        num_workers: how many workers the executor has, if it is not one of :mod:`concurrent.futures`: in asynchronous
+            mode, as many records are on their way.
     """
 
     executor: Executor | Callable[[], Executor]
     time_limit: float = TIME_LIMIT
     folder: str | Path | None = None
+    asynchronous: bool = False
+    num_workers: int | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -48,6 +59,8 @@ class Pool:
             f"one; got {self.executor!r}.",
         )
         checked_time_limit(self.time_limit)
+        if self.num_workers is not None:
+            checked_size(self.num_workers)
 
     def open(self, work: Work) -> "PoolCrew":
         return PoolCrew(self, work)
@@ -57,10 +70,13 @@ class PoolCrew:
     """An executor with the work at hand, a :class:`isvi.workers.crew.Crew`."""
 
     def __init__(self, pool: Pool, work: Work) -> None:
-        self.time_limit = pool.time_limit
+        self.time_limit, self.asynchronous = pool.time_limit, pool.asynchronous
         self._make = None if hasattr(pool.executor, "submit") else pool.executor
         self._executor: Any = pool.executor if self._make is None else self._make()
         _refuse_fork(self._executor)
+        self.size: int = getattr(self._executor, "_max_workers", DEFAULT_SIZE)
+        if pool.num_workers is not None:
+            self.size = pool.num_workers
         self._lock, self._waiting = Lock(), set[Future[Any]]()
         self._name = uuid4().hex
         self._file: Path | None = None
@@ -106,6 +122,8 @@ class PoolCrew:
         error = inner.exception()
         if isinstance(error, BrokenExecutor):
             self._again(outer, task, tries + 1, executor, error)
+        elif not outer.set_running_or_notify_cancel():  # from here on it cannot be cancelled
+            return
         elif error is not None:
             outer.set_exception(error)
         else:
@@ -135,6 +153,7 @@ def _do_here(name: str, work: Work, task: Any) -> Any:
 
 
 def _do_there(name: str, path: str, task: Any) -> Any:
+    _leave_with_the_driver()
     return answered(lambda: _function(name, lambda: pickle.loads(Path(path).read_bytes()))(task))
 
 
@@ -144,6 +163,19 @@ def _function(name: str, work: Callable[[], Work]) -> Callable[[Any], Any]:
         if name not in _opened:
             _opened[name] = work()()
         return _opened[name]
+
+
+@cache
+def _leave_with_the_driver() -> None:
+    """An executor's process whose driver was killed would wait for its next task for ever."""
+    driver = parent_process()
+    if driver is not None:
+
+        def leave() -> None:
+            driver.join()
+            os._exit(1)
+
+        Thread(target=leave, daemon=True).start()
 
 
 def _refuse_fork(executor: Any) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from isvi.core.errors import ConfigurationError, WorkerError, require
+from isvi.core.errors import ConfigurationError, WorkerError
 from isvi.core.extras import import_extra
 from isvi.workers.answers import Raised, answered
-from isvi.workers.crew import TIME_LIMIT, Work, checked_time_limit, refuse_another_try
+from isvi.workers.crew import TIME_LIMIT, Work, checked_size, checked_time_limit, refuse_another_try
 from isvi.workers.sending import CANNOT_BE_SENT
 
 log = logging.getLogger("isvi")
@@ -39,6 +39,8 @@ class Ray:
         cpus: of the cluster's, that a worker takes up.
         gpus: likewise.
         time_limit: seconds to wait for an answer before giving up.
+        asynchronous: workers do not wait for each other, nor for newer parameters. For unequal ones, or more than have
+            something to do otherwise; the result then depends on who was how fast.
     """
 
     num_workers: int
@@ -46,13 +48,10 @@ class Ray:
     cpus: float = 1
     gpus: float = 0
     time_limit: float = TIME_LIMIT
+    asynchronous: bool = False
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.num_workers, (int, np.integer)) and self.num_workers >= 1,
-            ConfigurationError,
-            f"num_workers must be a whole number, at least 1; got {self.num_workers!r}.",
-        )
+        checked_size(self.num_workers)
         checked_time_limit(self.time_limit)
 
     def open(self, work: Work) -> "RayCrew":
@@ -77,7 +76,8 @@ class RayCrew:
 
     def __init__(self, options: Ray, work: Work) -> None:
         self._ray = import_extra("ray", "ray", "isvi.Ray")
-        self.time_limit = options.time_limit
+        self.time_limit, self.size = options.time_limit, int(options.num_workers)
+        self.asynchronous = options.asynchronous
         self._lock = threading.RLock()
         self._jobs: deque[_Job] = deque()
         self._idle: list[Any] = []
