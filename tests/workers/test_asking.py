@@ -22,12 +22,12 @@ class Clock:
 class Silent:
     """A crew that answers when it is told to."""
 
-    time_limit, size, asynchronous = 50.0, 2, False
+    time_limit, size, asynchronous, parts = 50.0, 2, False, False
 
     def __init__(self) -> None:
         self.futures: list[Future[Any]] = []
 
-    def submit(self, task: Any) -> "Future[Any]":
+    def submit(self, task: Any, place: int | None = None) -> "Future[Any]":
         self.futures.append(Future())
         return self.futures[-1]
 
@@ -48,11 +48,11 @@ def crew() -> Silent:
 
 @pytest.fixture
 def used(crew: Silent, clock: Clock) -> Asking:
-    """It is known that answers take a second."""
+    """It is known that answers take a second, but for every fourth, of a worker that is slow."""
     questions = Asking(crew)
     for task in range(asking.REMEMBERED):
         asked = questions.ask(task)
-        clock.now += 1
+        clock.now += 10 if task % 4 == 0 else 1
         crew.futures[-1].set_result(task)
         assert asked.done
         assert asked.answer() == task
@@ -74,6 +74,15 @@ def test_what_is_overdue_is_given_to_another_worker(used: Asking, crew: Silent, 
     assert asked.done
     assert asked.answer() == "there"
     assert crew.futures[0].cancelled()
+
+
+def test_where_one_task_of_many_is_long_on_any_worker_that_is_no_reason(crew: Silent, clock: Clock) -> None:
+    questions = Asking(crew, remembered=20, slow_share=0.0)
+    for task in range(20):
+        questions.ask(task)
+        clock.now += 10 if task == 3 else 1
+        crew.futures[-1].set_result(task)
+    assert questions.patience == 10 * asking.PATIENCE
 
 
 def test_a_slow_worker_may_still_be_the_first(used: Asking, crew: Silent, clock: Clock) -> None:

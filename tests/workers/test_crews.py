@@ -1,13 +1,15 @@
 """Tasks reach workers, answers and errors come back, and workers may die: for every engine."""
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from support.sent import Double, Unopened
+from support.sent import Double, Process, Unopened
 
 import isvi
 from isvi.core.errors import ConfigurationError, WorkerError
@@ -77,6 +79,16 @@ def test_an_executor_that_cannot_be_made_anew_says_so(opened: Callable) -> None:
         crew = opened(isvi.Pool(executor), Double())
         with pytest.raises(WorkerError, match=r"(?s)A worker died.*Pass a function"):
             wait_for(crew.submit("die"), PATIENCE)
+
+
+@NEEDS_RAY
+def test_tasks_of_a_place_go_to_one_worker_as_long_as_it_is_there(opened: Callable) -> None:
+    crew = opened(isvi.Ray(num_workers=2, time_limit=PATIENCE, parts=True), Process())
+    told = [wait_for(crew.submit(None, place), PATIENCE) for place in (0, 1, 2, 3, 0, 1)]
+    assert told == 3 * told[:2]
+    assert told[0] != told[1]
+    os.kill(told[0], signal.SIGKILL)
+    assert wait_for(crew.submit(None, 0), PATIENCE) != told[0]
 
 
 def test_no_wait_is_without_end(opened: Callable) -> None:

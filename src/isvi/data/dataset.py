@@ -8,7 +8,7 @@ Data larger than memory are a :class:`isvi.data.stream.Stream`, which gives out 
 that holds some consecutive mini-batches only, and knows which.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -119,7 +119,7 @@ class Dataset:
         """A data set that holds the mini-batch that the schedule visits next."""
         return self
 
-    def holding(self, index: int) -> "Dataset":
+    def holding(self, index: int, ahead: Sequence[int] = ()) -> "Dataset":
         """A data set that holds this mini-batch."""
         return self
 

@@ -7,7 +7,7 @@ with (seed, window) and cut into mini-batches. So mini-batch ``b`` is the same r
 resumption: where a run stands is told by its schedule alone, and nothing about files needs to be saved.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Event, Lock
 from typing import Any
 
@@ -103,19 +103,26 @@ class Stream:
         if self.num_windows == 1:
             return self._reader.get(0)
         order, position = np.asarray(schedule.order), int(schedule.visited) % self.num_batches
-        ahead = self._visits(np.concatenate([order[position:], order]))
+        ahead = self.visits(np.concatenate([order[position:], order]))
         return self._reader.get(ahead[0], ahead[1:])
 
-    def holding(self, index: int) -> Dataset:
-        """A window that holds this mini-batch; for several threads, which may ask for different ones."""
+    def holding(self, index: int, ahead: Sequence[int] = ()) -> Dataset:
+        """A window that holds this mini-batch, after which those ahead will be wanted; for several threads, which may
+        ask for different ones. The rest is in all windows, also in the one that is there."""
         with self._asked_for:
-            return self._reader.get(self.window_of(index) or 0)
+            number = self.window_of(index)
+            return self._reader.get(self._latest if number is None else number, ahead)
 
     def on(self, sharding: NamedSharding) -> "Stream":
         """The same, with windows on several devices."""
         self.release()
         self._sharding = sharding
         return self
+
+    @property
+    def _latest(self) -> int:
+        """The window that is in memory, or the first."""
+        return self._reader.current or 0
 
     def window_of(self, index: int) -> int | None:
         """The window that a mini-batch belongs to; None for the rest, which is in all of them."""
@@ -161,7 +168,7 @@ class Stream:
     def _rest_rows(self) -> int:
         return self.size % self.batch_size
 
-    def _visits(self, order: np.ndarray) -> list[int]:
+    def visits(self, order: np.ndarray) -> list[int]:
         """The windows that mini-batches belong to, one after the other. The rest belongs to none."""
         numbers = order[order < self.size // self.batch_size] // self._length
         return [int(number) for number in numbers[np.diff(numbers, prepend=-1) != 0]]

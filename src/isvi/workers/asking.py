@@ -13,29 +13,34 @@ from typing import Any
 from isvi.workers.crew import Crew, unanswered, unpacked
 
 REMEMBERED = 16
-"""Answers whose times are known, ..."""
+"""Answers whose times are known, if nothing else is said. ..."""
+SLOW_SHARE = 0.25
+"""... This share of them may be of workers that are slow, ..."""
 PATIENCE = 2.0
-"""... and a task that takes as many times as long as the slowest of them is given to another worker too, ..."""
+"""... and a task that takes as many times as long as the slowest of the others is given to another worker too, ..."""
 LEAST_PATIENCE = 0.1
 """... but not within so many seconds: there a worker is not slow, but was not given a processor."""
 
 
 class Asking:
-    """What a crew is asked, and how long answers take."""
+    """What a crew is asked, and how long answers take: by so many of the latest, but for the slowest share."""
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew = crew
-        self._lasted: deque[float] = deque(maxlen=REMEMBERED)
+    def __init__(self, crew: Crew, remembered: int = REMEMBERED, slow_share: float = SLOW_SHARE) -> None:
+        self.crew, self._remembered = crew, remembered
+        self._usual = int((1 - slow_share) * remembered) - 1
+        self._lasted: deque[float] = deque(maxlen=remembered)
 
-    def ask(self, task: Any) -> "Asked":
-        return Asked(self, task)
+    def ask(self, task: Any, place: int | None = None) -> "Asked":
+        """``place`` as of :meth:`Crew.submit`; for the first worker only."""
+        return Asked(self, task, place)
 
     @property
     def patience(self) -> float:
         """Seconds after which a task is given to another worker too."""
-        if len(self._lasted) < REMEMBERED:
+        lasted = tuple(self._lasted)  # other threads add to them
+        if len(lasted) < self._remembered:
             return float("inf")
-        return max(LEAST_PATIENCE, PATIENCE * max(self._lasted))
+        return max(LEAST_PATIENCE, PATIENCE * sorted(lasted)[self._usual])
 
     def noted(self, seconds: float) -> None:
         self._lasted.append(seconds)
@@ -44,13 +49,13 @@ class Asking:
 class Asked:
     """A task that a worker has, or two."""
 
-    def __init__(self, asking: Asking, task: Any) -> None:
+    def __init__(self, asking: Asking, task: Any, place: int | None) -> None:
         self._asking, self._task = asking, task
         self._listeners: list[Callable[[], None]] = []
         self._begun = time.monotonic()
         self._waited_from: float | None = None
         self._futures: list[Future[Any]] = []
-        self._submit()
+        self._submit(place)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Have it called when there is an answer, perhaps in another thread."""
@@ -90,7 +95,7 @@ class Asked:
         for future in self._futures:
             future.cancel()
 
-    def _submit(self) -> None:
+    def _submit(self, place: int | None = None) -> None:
         begun = time.monotonic()
 
         def came(future: "Future[Any]") -> None:
@@ -99,6 +104,6 @@ class Asked:
             for listener in self._listeners:
                 listener()
 
-        future = self._asking.crew.submit(self._task)
+        future = self._asking.crew.submit(self._task, place)
         self._futures.append(future)
         future.add_done_callback(came)

@@ -33,14 +33,17 @@ class Crew(Protocol):
     Attributes:
         size: how many there are.
         asynchronous: whether they go on at older parameters while they wait for newer ones.
+        parts: whether each has a part of the data, and the tasks of that part.
     """
 
     time_limit: float
     size: int
     asynchronous: bool
+    parts: bool
 
-    def submit(self, task: Any) -> "Future[Any]":
-        """Have a task done by whoever is free; :func:`wait_for` its answer."""
+    def submit(self, task: Any, place: int | None = None) -> "Future[Any]":
+        """Have a task done, and :func:`wait_for` its answer: by whoever is free, or, where each worker has a part, by
+        the one that all tasks of this place go to, as long as it is there."""
         ...
 
     def close(self) -> None:

@@ -4,9 +4,9 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from multiprocessing import parent_process
 from pathlib import Path
 from threading import Lock, Thread
@@ -69,11 +69,15 @@ class Pool:
 class PoolCrew:
     """An executor with the work at hand, a :class:`isvi.workers.crew.Crew`."""
 
+    parts = False
+    """An executor does not say who does a task."""
+
     def __init__(self, pool: Pool, work: Work) -> None:
         self.time_limit, self.asynchronous = pool.time_limit, pool.asynchronous
         self._make = None if hasattr(pool.executor, "submit") else pool.executor
         self._executor: Any = pool.executor if self._make is None else self._make()
         _refuse_fork(self._executor)
+        _leaves_with_the_driver(self._executor)
         self.size: int = getattr(self._executor, "_max_workers", DEFAULT_SIZE)
         if pool.num_workers is not None:
             self.size = pool.num_workers
@@ -89,7 +93,7 @@ class PoolCrew:
                 file.write(pickled(work))
             self._do = partial(_do_there, self._name, path)
 
-    def submit(self, task: Any) -> "Future[Any]":
+    def submit(self, task: Any, place: int | None = None) -> "Future[Any]":
         outer: Future[Any] = Future()
         self._waiting.add(outer)
         outer.add_done_callback(self._waiting.discard)
@@ -112,7 +116,10 @@ class PoolCrew:
         except BrokenExecutor as error:
             self._again(outer, task, tries, executor, error)
             return
-        outer.add_done_callback(lambda outer: outer.cancelled() and inner.cancel())
+        # When one of its processes dies, Python's executor stumbles over tasks that were cancelled, and the others are
+        # never answered: there they are done for nobody.
+        if not isinstance(executor, ProcessPoolExecutor):
+            outer.add_done_callback(lambda outer: outer.cancelled() and inner.cancel())
         inner.add_done_callback(lambda inner: self._settle(outer, task, tries, executor, inner))
 
     def _settle(self, outer: "Future[Any]", task: Any, tries: int, executor: Any, inner: "Future[Any]") -> None:
@@ -145,6 +152,7 @@ class PoolCrew:
                 if self._executor is executor:
                     executor.shutdown(wait=False)
                     self._executor = self._make()
+                    _leaves_with_the_driver(self._executor)
             self._send(outer, task, tries)
 
 
@@ -153,7 +161,6 @@ def _do_here(name: str, work: Work, task: Any) -> Any:
 
 
 def _do_there(name: str, path: str, task: Any) -> Any:
-    _leave_with_the_driver()
     return answered(lambda: _function(name, lambda: pickle.loads(Path(path).read_bytes()))(task))
 
 
@@ -165,9 +172,15 @@ def _function(name: str, work: Callable[[], Work]) -> Callable[[Any], Any]:
         return _opened[name]
 
 
-@cache
+def _leaves_with_the_driver(executor: Any) -> None:
+    """Have the processes that an executor is going to start end when the driver is killed: they would wait for their
+    next task for ever. From their beginning, when they have no task yet; there is no public way to say so later than
+    where the executor is made."""
+    if isinstance(executor, ProcessPoolExecutor) and getattr(executor, "_initializer", True) is None:
+        executor._initializer = _leave_with_the_driver
+
+
 def _leave_with_the_driver() -> None:
-    """An executor's process whose driver was killed would wait for its next task for ever."""
     driver = parent_process()
     if driver is not None:
 

@@ -11,14 +11,14 @@ from isvi.families.base import Params
 from isvi.memory.record import Record
 
 
-class Pending(Protocol):
-    """A record that is being made."""
+class Awaited(Protocol):
+    """Something that others are at."""
 
     @property
     def done(self) -> bool: ...
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have it called whenever something of the record is there, perhaps in another thread."""
+        """Have it called whenever something of it is there, perhaps in another thread."""
         ...
 
     def hurry(self) -> float:
@@ -26,11 +26,15 @@ class Pending(Protocol):
         the seconds until there is something to do again."""
         ...
 
+    def cancel(self) -> None: ...
+
+
+class Pending(Awaited, Protocol):
+    """A record that is being made."""
+
     def result(self) -> Record:
         """The record, once it is done."""
         ...
-
-    def cancel(self) -> None: ...
 
 
 Begin = Callable[[np.ndarray, Params, int], Pending]
@@ -47,8 +51,8 @@ class Elsewhere(NamedTuple):
     """Of the approximation."""
 
 
-def wait_for_turn(pending: Pending, came: Event, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Until the record is done. ``came`` is set whenever something has come, and ``meanwhile`` is called then."""
+def wait_for_turn(pending: Awaited, came: Event, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Until it is done. ``came`` is set whenever something has come, and ``meanwhile`` is called then."""
     while not pending.done:
         came.wait(pending.hurry())
         came.clear()

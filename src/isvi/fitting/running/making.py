@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from isvi.data.stream import Stream
 from isvi.estimators import Estimator
 from isvi.families.base import Params
 from isvi.fitting.running.elsewhere import Begin, Elsewhere, Pending
+from isvi.fitting.running.parts import Parts
 from isvi.fitting.running.surroundings import Surroundings
 from isvi.fitting.running.tasks import Calls, Records
 from isvi.fitting.setup import Setup
@@ -22,6 +23,9 @@ from isvi.model.external import ExternalTarget
 from isvi.model.external.rows import host_rows
 from isvi.model.model import Model
 from isvi.workers import Asked, Asking, Crew, Workers
+from isvi.workers.asking import REMEMBERED
+
+Whole = TypeVar("Whole")
 
 IN_RESERVE = 1.25
 """In asynchronous mode there are so many tasks for every worker: whoever has finished one finds the next."""
@@ -57,13 +61,13 @@ class Making:
 
 
 def _elsewhere(crew: Crew, setup: Setup, of_fallback: bool) -> Elsewhere:
-    asking, estimator = Asking(crew), setup.bound_estimator(of_fallback)
-    begin: Begin
-    if isinstance(setup.target, ExternalTarget):
-        begin = CallsOf(asking, setup, setup.target, estimator)
-        tasks = 1 if setup.target.model.external.vectorized else estimator.num_samples
-    else:
-        begin, tasks = WholeOf(asking, of_fallback), 1
+    target, estimator, parts = setup.target, setup.bound_estimator(of_fallback), Parts(setup, crew)
+    external = isinstance(target, ExternalTarget) and not target.model.external.vectorized
+    tasks = estimator.num_samples if external else 1
+    asking = _asking(crew, setup, tasks)
+    begin: Begin = WholeOf(asking, parts, of_fallback)
+    if isinstance(target, ExternalTarget):
+        begin = CallsOf(asking, parts, target, estimator)
     under_way = max(2, int(np.ceil(IN_RESERVE * crew.size / tasks)))
     approximation = estimator.approximation
     return Elsewhere(
@@ -71,12 +75,20 @@ def _elsewhere(crew: Crew, setup: Setup, of_fallback: bool) -> Elsewhere:
     )
 
 
+def _asking(crew: Crew, setup: Setup, tasks: int) -> Asking:
+    """The first record of a window waits until that is decoded, on the best of workers: it is no reason to ask another
+    one."""
+    if setup.dataset.windows is None:
+        return Asking(crew)
+    return Asking(crew, max(REMEMBERED, 2 * tasks * setup.dataset.windows.length), slow_share=0.0)
+
+
 @dataclass(frozen=True)
-class Answers:
-    """A record, of one or several answers that are waited for."""
+class Answers(Generic[Whole]):
+    """A record, or what else is made of one or several answers that are waited for."""
 
     asked: Sequence[Asked]
-    complete: Callable[[list[Any]], Record]
+    complete: Callable[[list[Any]], Whole]
 
     @property
     def done(self) -> bool:
@@ -89,7 +101,7 @@ class Answers:
     def hurry(self) -> float:
         return min((one.hurry() for one in self.asked if not one.done), default=0.0)
 
-    def result(self) -> Record:
+    def result(self) -> Whole:
         return self.complete([one.answer() for one in self.asked])
 
     def cancel(self) -> None:
@@ -102,40 +114,44 @@ class WholeOf:
     """``begin(key_data, params, index)`` for a model in JAX: one task, the whole record."""
 
     asking: Asking
+    parts: Parts
     of_fallback: bool
 
     def __call__(self, key_data: np.ndarray, params: Params, index: int) -> Pending:
-        asked = self.asking.ask((self.of_fallback, key_data, jax.device_get(params), index))
+        place, ahead = self.parts.of(index)
+        asked = self.asking.ask((self.of_fallback, key_data, jax.device_get(params), index, ahead), place)
         return Answers([asked], lambda found: jax.tree.map(jnp.asarray, found[0]))
 
 
 class CallsOf:
     """``begin(key_data, params, index)`` for a model on the host: a task for every draw."""
 
-    def __init__(self, asking: Asking, setup: Setup, target: ExternalTarget, estimator: Estimator) -> None:
-        self._asking, self._dataset, self._target, self._estimator = asking, setup.dataset, target, estimator
-        self._any = setup.dataset.batch(0)  # all mini-batches have the same share
+    def __init__(self, asking: Asking, parts: Parts, target: ExternalTarget, estimator: Estimator) -> None:
+        self._asking, self._parts, self._target, self._estimator = asking, parts, target, estimator
+        self._dataset = parts.setup.dataset
+        self._any = self._dataset.batch(0)  # all mini-batches have the same share
         self._kept: int | None = None
 
     def __call__(self, key_data: np.ndarray, params: Params, index: int) -> Pending:
         key = jax.random.wrap_key_data(jnp.asarray(key_data))
         draws, log_density, share = self._estimator.draw(key, params, self._any)
-        values, rows = self._target.decode(draws), self._rows(index)
-        parts = [values] if self._target.model.external.vectorized else _one_by_one(values, len(draws))
+        place, ahead = self._parts.of(index)
+        values, rows = self._target.decode(draws), self._rows(index, ahead)
+        at_once = len(draws) if self._target.model.external.vectorized else 1
+        parts = at_draws(values, len(draws), at_once)
 
         def complete(found: list[tuple[np.ndarray, dict[str, np.ndarray]]]) -> Record:
-            likelihoods = np.concatenate([value for value, _ in found])
-            pulls = {name: np.concatenate([pull[name] for _, pull in found]) for name in found[0][1]}
+            likelihoods, pulls = joined(found)
             log_joint, gradient = self._target.complete(draws, likelihoods, pulls, self._any.scale)
             gradient = gradient[:, : self._gradient_dim(params)]
             return Record(draws, log_density, log_joint, gradient, jnp.int32(index), share)
 
-        return Answers([self._asking.ask((part, rows)) for part in parts], complete)
+        return Answers([self._asking.ask((part, rows), place) for part in parts], complete)
 
-    def _rows(self, index: int) -> Any:
-        """What tells the rows: their numbers; of a source, the number of the mini-batch."""
+    def _rows(self, index: int, ahead: Sequence[int]) -> Any:
+        """What tells the rows: their numbers; of a source, the number of the mini-batch, and windows to read ahead."""
         if isinstance(self._dataset, Stream):
-            return index
+            return index, ahead
         return None if self._dataset.full is None else host_rows(self._dataset.batch(index))
 
     def _gradient_dim(self, params: Params) -> int:
@@ -146,5 +162,15 @@ class CallsOf:
         return self._kept
 
 
-def _one_by_one(values: dict[str, np.ndarray], count: int) -> list[dict[str, np.ndarray]]:
-    return [{name: value[draw : draw + 1] for name, value in values.items()} for draw in range(count)]
+def at_draws(values: dict[str, np.ndarray], count: int, at_once: int) -> list[dict[str, np.ndarray]]:
+    """Values at so many draws, cut into some at a time."""
+    return [
+        {name: value[first : first + at_once] for name, value in values.items()} for first in range(0, count, at_once)
+    ]
+
+
+def joined(found: list[tuple[np.ndarray, dict[str, np.ndarray]]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Values and gradients at all draws again."""
+    names = found[0][1]
+    values = np.concatenate([value for value, _ in found])
+    return values, {name: np.concatenate([gradients[name] for _, gradients in found]) for name in names}

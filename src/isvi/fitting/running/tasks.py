@@ -5,7 +5,7 @@ own function at one draw, and nothing else; what JAX knows around it stays with 
 those of a fit without workers, bit for bit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +55,10 @@ class Records:
             for of_fallback in (False, True)
         }
 
-        def record(task: tuple[bool, np.ndarray, Params, int]) -> Record:
-            of_fallback, key, params, index = task
+        def record(task: tuple[bool, np.ndarray, Params, int, Sequence[int]]) -> Record:
+            of_fallback, key, params, index, ahead = task
             with self.surroundings.entered():
-                batch = setup.dataset.holding(index).batch(index)
+                batch = setup.dataset.holding(index, ahead).batch(index)
                 return jax.device_get(make[of_fallback](jax.random.wrap_key_data(jnp.asarray(key)), params, batch))
 
         return record
@@ -81,7 +81,8 @@ class Calls:
             values, rows = task
             with self.surroundings.entered():
                 if self.stream is not None:
-                    rows = host_rows(self.stream.holding(rows).batch(rows))
+                    index, ahead = rows
+                    rows = host_rows(self.stream.holding(index, ahead).batch(index))
                 return self.external(values, rows)
 
         return call
