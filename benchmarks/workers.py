@@ -1,7 +1,7 @@
 """Records made by workers: how much sooner, and whether the bits are the same.
 
     python -m benchmarks.workers sleep    # a gradient that takes 50 ms elsewhere: 1 process, 16 threads, 16 of Ray's
-    python -m benchmarks.workers long     # the same with 100 latents, where the approach is a small part of the fit
+    python -m benchmarks.workers long     # a thousand mini-batches, so that the approach is a small part of the fit
     python -m benchmarks.workers unequal  # eight threads of which one is ten times slower, waiting and not waiting
     python -m benchmarks.workers decode   # a source that takes half a second a window: one and two of Ray's processes
     python -m benchmarks.workers busy     # a model in JAX of about 5 ms a record: one and two of Ray's processes
@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ from isvi.data.source import row_spec
 
 RESULTS = Path(__file__).parent / "results" / "workers.json"
 SLEEP = 0.05
-UNEQUAL_SLEEP, SLOWER = 0.25, 10
-"""Long, so that a machine that has other things to do changes little."""
+LONG_SLEEP, SLOWER = 0.25, 10
+"""So long that it changes little if the machine has other things to do."""
 DECODING = 0.5
 """Seconds for a window, which somebody else decodes."""
 NUM_KILLS = 50
@@ -46,9 +47,9 @@ def regression(rows: int, dim: int) -> dict[str, np.ndarray]:
     return {"x": x, "y": (generator.uniform(size=rows) < chance).astype(float)}
 
 
-def asleep(z: np.ndarray, rows: dict[str, np.ndarray]) -> tuple[float, np.ndarray]:
+def asleep(z: np.ndarray, rows: dict[str, np.ndarray], seconds: float = SLEEP) -> tuple[float, np.ndarray]:
     """A logistic regression that somebody else computes."""
-    time.sleep(SLEEP)
+    time.sleep(seconds)
     logits = rows["x"] @ z
     chance = 1 / (1 + np.exp(-logits))
     return float(rows["y"] @ logits - np.logaddexp(0, logits).sum()), rows["x"].T @ (rows["y"] - chance)
@@ -67,8 +68,8 @@ class Unequal:
             if here not in self.threads:
                 self.threads.append(here)
             slow = self.threads.index(here) % 8 == 7
-            time.sleep(UNEQUAL_SLEEP * (SLOWER if slow else 1) - SLEEP)
-        return asleep(z, rows)
+            return asleep(z, rows, LONG_SLEEP * (SLOWER if slow else 1))
+        return asleep(z, rows, 0.0)
 
 
 class Decoded(isvi.data.Source):
@@ -159,16 +160,16 @@ def sleep() -> dict[str, Any]:
 
 
 def long() -> dict[str, Any]:
-    """Without the one process, which would take minutes: one gradient after the other takes its 50 ms."""
-    model = isvi.from_gradient(asleep, 100, log_prior=log_prior)
+    """Without the one process, which would take half an hour: one gradient after the other takes its time."""
+    model = isvi.from_gradient(partial(asleep, seconds=LONG_SLEEP), 5, log_prior=log_prior)
     kinds = {
         "16 threads": ThreadPoolExecutor(16),
         "16 threads, asynchronous": isvi.Pool(ThreadPoolExecutor(16), asynchronous=True),
     }
-    found = compared(model, regression(20_000, 100), kinds, batch_size=200)
+    found = compared(model, regression(20_000, 5), kinds, batch_size=20)
     for numbers in found.values():
-        numbers["times_one_process"] = numbers["gradients"] * SLEEP / numbers["in_steps"]
-        numbers["later_times_one_process"] = numbers["later_rate"] * SLEEP
+        numbers["times_one_process"] = numbers["gradients"] * LONG_SLEEP / numbers["in_steps"]
+        numbers["later_times_one_process"] = numbers["later_rate"] * LONG_SLEEP
     return found
 
 
@@ -181,7 +182,7 @@ def unequal() -> dict[str, Any]:
     found = compared(
         isvi.from_gradient(Unequal(), 20, log_prior=log_prior), regression(20_000, 20), kinds, batch_size=200
     )
-    ideal = (7 + 1 / SLOWER) / UNEQUAL_SLEEP
+    ideal = (7 + 1 / SLOWER) / LONG_SLEEP
     for numbers in found.values():
         numbers["of_the_ideal_rate"] = numbers["later_rate"] / ideal
     return found

@@ -3,9 +3,12 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,6 +98,30 @@ def test_no_wait_is_without_end(opened: Callable) -> None:
     crew = opened(isvi.Pool(processes), Double())
     with pytest.raises(WorkerError, match=r"(?s)within 0.01 seconds.*time_limit"):
         wait_for(crew.submit("sleep"), 0.01)
+
+
+ENDS = """
+from support.sent import Double
+from test_crews import PATIENCE, processes
+import isvi
+from isvi.workers.crew import wait_for
+
+if __name__ == "__main__":
+    crew = isvi.Pool(processes, time_limit=PATIENCE).open(Double())
+    for number in range(4):
+        wait_for(crew.submit(number), PATIENCE)
+    hanging = [crew.submit("sleep") for number in range(4)]
+    crew.close()
+"""
+
+
+def test_a_worker_that_hangs_does_not_keep_the_driver_from_ending(tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(ENDS)
+    here = Path(__file__).parent
+    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(here), str(here.parent), *sys.path])}
+    ended = subprocess.run([sys.executable, str(script)], env=surroundings, capture_output=True, timeout=PATIENCE)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_an_error_that_cannot_be_sent_is_told_in_words() -> None:

@@ -81,7 +81,7 @@ class PoolCrew:
         self.size: int = getattr(self._executor, "_max_workers", DEFAULT_SIZE)
         if pool.num_workers is not None:
             self.size = pool.num_workers
-        self._lock, self._waiting = Lock(), set[Future[Any]]()
+        self._lock, self._waiting, self._sent = Lock(), set[Future[Any]](), set[Future[Any]]()
         self._name = uuid4().hex
         self._file: Path | None = None
         if isinstance(self._executor, ThreadPoolExecutor):
@@ -104,7 +104,7 @@ class PoolCrew:
         for outer in tuple(self._waiting):
             outer.cancel()
         if self._make is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            _let_go(self._executor, busy=bool(self._sent))
         if self._file is not None:
             self._file.unlink(missing_ok=True)
         _opened.pop(self._name, None)
@@ -120,6 +120,8 @@ class PoolCrew:
         # never answered: there they are done for nobody.
         if not isinstance(executor, ProcessPoolExecutor):
             outer.add_done_callback(lambda outer: outer.cancelled() and inner.cancel())
+        self._sent.add(inner)
+        inner.add_done_callback(self._sent.discard)
         inner.add_done_callback(lambda inner: self._settle(outer, task, tries, executor, inner))
 
     def _settle(self, outer: "Future[Any]", task: Any, tries: int, executor: Any, inner: "Future[Any]") -> None:
@@ -170,6 +172,14 @@ def _function(name: str, work: Callable[[], Work]) -> Callable[[Any], Any]:
         if name not in _opened:
             _opened[name] = work()()
         return _opened[name]
+
+
+def _let_go(executor: Any, busy: bool) -> None:
+    """End an executor. Processes that are busy are killed: one that hangs would keep Python from ending."""
+    processes = tuple((getattr(executor, "_processes", None) or {}).values()) if busy else ()
+    executor.shutdown(wait=False, cancel_futures=not processes)
+    for process in processes:
+        process.kill()
 
 
 def _leaves_with_the_driver(executor: Any) -> None:
