@@ -111,6 +111,8 @@ if __name__ == "__main__":
     for number in range(4):
         wait_for(crew.submit(number), PATIENCE)
     hanging = [crew.submit("sleep") for number in range(4)]
+    while not any(future.running() for future in tuple(crew._sent)):
+        pass
     crew.close()
 """
 
