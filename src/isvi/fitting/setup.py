@@ -17,6 +17,7 @@ from isvi.auto.natural import NaturalSteps
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
 from isvi.core.errors import ConfigurationError, StartError, require
+from isvi.data.devices import Devices, spread
 from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
 from isvi.families import Approximation, FullRank, Warped, approximate
@@ -44,6 +45,7 @@ from isvi.fitting.starts import Starts
 from isvi.model.binding import Bindable, bind, make_target
 from isvi.model.checks import DRAWS, Trial
 from isvi.model.cutting import cut
+from isvi.model.external import ExternalModel
 from isvi.model.grouping import Groups
 from isvi.model.local import Marginal, marginal_of
 from isvi.model.model import Model
@@ -238,6 +240,7 @@ def prepare(
     optimizer: optax.GradientTransformation | None = None,
     num_samples: int | None = None,
     initial: Mapping[str, Any] | Callable | None = None,
+    devices: Devices | None = None,
 ) -> Setup:
     """Check the model, the data and the choices against each other, and make the open ones."""
     model, data, batch_size = bind(model, data, options.batch_size)
@@ -249,6 +252,14 @@ def prepare(
     few_rows = rows_at_once(algorithm, approximation.dim)
     independent, around = options.independent_rows, given_values(model, initial)
     dataset, independent = cut(model, data, batch_size, options.seed, few_rows, independent=independent, around=around)
+    if devices is not None:
+        require(
+            data is not None and not isinstance(model, ExternalModel),
+            ConfigurationError,
+            "devices are for models in JAX with data, whose rows they share; a model on the host is evaluated by "
+            "workers instead (isvi.fit(..., workers=...)).",
+        )
+        dataset = spread(dataset, devices)
     able = warpable(algorithm, approximation.dim, dataset)
     require(
         able or not bent or not isinstance(algorithm, Auto),
