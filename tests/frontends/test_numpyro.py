@@ -355,6 +355,53 @@ def test_numbers_that_are_not_known_yet_are_to_be_bound(count: Callable) -> None
     assert fit.mean()["level"].shape == (J,)
 
 
+def test_numbers_of_bound_arrays_are_known() -> None:
+    """As with NumPyro's samplers: ``int(np.max(group)) + 1`` of what was bound, also where JAX compiles."""
+
+    def model(group: Any, names: Any, y: Any = None) -> None:
+        assert names[0] == "a"
+        with numpyro.plate("groups", int(np.max(group)) + 1):
+            level = numpyro.sample("level", dist.Normal(0, 1))
+        numpyro.deterministic("top", level.max())
+        with numpyro.plate("rows", len(group)):
+            numpyro.sample("y", dist.Normal(level[group], 1), obs=y)
+
+    names = np.array(["a", "b"])
+    fit = isvi.fit(isvi.from_numpyro(model, DATA["group"], names, y=DATA["y"]), budget=4, progress=False)
+    assert fit.mean()["level"].shape == (J,)
+    assert fit.predict(num_samples=3)["y"].shape == (3, N)
+
+
+def test_sites_with_one_value_are_no_latents() -> None:
+    """A Delta, and a param with a value: constants, the latter reported."""
+
+    def model(y: Any) -> None:
+        scale = numpyro.sample("scale", dist.Delta(2.0).expand([1]).to_event(1))
+        shift = numpyro.param("shift", 0.0)
+        mean = numpyro.sample("mean", dist.Normal(shift, scale[0]))
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    with pytest.raises(isvi.ModelError, match=r"numpyro.param\('shift'\)(?s:.*)handlers.substitute"):
+        isvi.from_numpyro(model).bind({"y": DATA["y"]})
+    given = handlers.substitute(model, data={"shift": 0.5})
+    bound = isvi.from_numpyro(given).bind({"y": DATA["y"]}).model
+    assert list(bound.latents) == ["mean"]
+    density = float(bound.log_prior({"mean": jnp.array(0.3)}))
+    assert density == pytest.approx(float(dist.Normal(0.5, 2.0).log_prob(0.3)), rel=1e-5)
+    assert bound.report is not None
+    assert float(bound.report({"mean": jnp.zeros(2)})["shift"][1]) == 0.5
+
+
+def test_masked_observations_with_latents_for_all_rows_are_refused() -> None:
+    def model(y: Any) -> None:
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y, obs_mask=~jnp.isnan(y))
+
+    with pytest.raises(isvi.ModelError, match=r"'y' has an obs_mask(?s:.*)handlers.mask"):
+        isvi.from_numpyro(model).bind({"y": DATA["y"]})
+
+
 def test_forecasts_are_evaluated_in_double_precision() -> None:
     """A series that is conditioned on its past, and goes on: next to draws of the future in double precision, numbers
     of the data in single precision would clash."""

@@ -114,8 +114,10 @@ class Setup:
 
     def check_start(self, start: Params) -> None:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
-        draw = compiled_once(self.drawn_from.draw, static_argnums=2)
-        self.trial.check(draw(self.keys[1], start, DRAWS), self.dataset.first)
+        self.trial.check(self._tried_at(start), self.dataset.first)
+
+    def _tried_at(self, start: Params) -> Array:
+        return compiled_once(self.drawn_from.draw, static_argnums=2)(self.keys[1], start, DRAWS)
 
     @cached_property
     def effort(self) -> dict[str, Any] | None:
@@ -196,12 +198,12 @@ class Setup:
         start = self.start(initial)
         try:
             self.check_start(start)
-        except StartError:
-            if self.options.initial_scale is not None or given_values(self.model, initial):
-                raise
-            start = self.start(initial, CLOSER)
-            if not self._finite_at(start):
-                raise
+        except StartError as error:
+            chosen = self.options.initial_scale is not None or given_values(self.model, initial)
+            closer = None if chosen else self.start(initial, CLOSER)
+            if closer is None or not self._finite_at(closer):
+                raise self.trial.explained(error, self._tried_at(start), self.dataset.first) from None
+            start = closer
         return start
 
     def _finite_at(self, start: Params) -> bool:
