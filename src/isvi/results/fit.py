@@ -31,6 +31,7 @@ from isvi.results.weights.evaluation import ElboEstimate, Evaluation, default_dr
 from isvi.results.weights.exploration import Candidates, explore
 from isvi.results.weights.importance import Importance, importance
 from isvi.results.weights.smoothing import FEWEST_FOR_A_TAIL
+from isvi.results.weights.standard import standard
 
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData
@@ -185,17 +186,24 @@ class Fit:
         from isvi.diagnosis import diagnose
 
         weighted = self._weighted(num_samples, seed)
-        return diagnose(self, weighted, self._judged(jnp.asarray(weighted.candidates.draws)), seed)
+        key = weighted.candidates.passes, seed
+
+        def diagnosed() -> "Diagnosis":
+            return diagnose(self, weighted, self._judged(jnp.asarray(weighted.candidates.draws)), seed)
+
+        return self._diagnoses.get(key, diagnosed)
 
     def resample(self, num_samples: int = 1000, seed: int = 0, candidates: int | None = None) -> dict[str, np.ndarray]:
         """Draws corrected towards the posterior: picked by smoothed importance weights (PSIS), from q's and from others
-        around it.
+        around it; or, where the weights cannot be trusted but short chains can, from where these went.
 
-        Some are picked more than once. The candidates are those that :meth:`diagnose` evaluates with this seed: after
-        it, this costs no further pass over the data. A warning is logged if k-hat says they cannot be trusted.
+        Some are picked more than once. The candidates are those of :meth:`diagnose` with this seed: after it, this
+        costs no further pass over the data. A warning is logged if neither can be trusted.
         """
         require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
-        weighted = self._weighted(candidates, seed)
+        told, weighted = self.diagnose(candidates, seed), self._weighted(candidates, seed)
+        if told.motion is not None and told.motion.tells:
+            return self._constrained(jnp.asarray(told.motion.pick(num_samples, seed)))
         if not weighted.trusted:
             log.warning("resample: k-hat is %.2f; these draws are not the posterior's either", weighted.k_hat)
         return self._constrained(jnp.asarray(weighted.resample(num_samples, seed)))
@@ -270,8 +278,6 @@ class Fit:
     def mass_matrix(self) -> np.ndarray:
         """The covariance of q in unconstrained space, which samplers call the inverse mass matrix; beyond 1,000 entries
         its diagonal. In the order of ``fit.approximation.coordinates.labels()``."""
-        from isvi.exchange.standard import standard
-
         return standard(self).covariance
 
     def save(self, path: str | Path) -> None:
@@ -309,6 +315,10 @@ class Fit:
     def _evaluated(self, num_samples: int, seed: int) -> Evaluation:
         """Evaluated draws, remembered: diagnosing, resampling and the ELBO use the same ones."""
         return self._evaluations.get((num_samples, seed), lambda: evaluate(self, num_samples, seed))
+
+    @cached_property
+    def _diagnoses(self) -> "Remembered[tuple[int, int], Diagnosis]":
+        return Remembered()
 
     @cached_property
     def _explorations(self) -> Remembered[tuple[int, int], Candidates]:
