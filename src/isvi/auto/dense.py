@@ -52,6 +52,11 @@ LEAST_PAIRS = 20
 PAIRS_PER_UNKNOWN = 3
 """Where latents belong to groups: so many pairs of either kind for every unknown of a row of the curvature."""
 STORED_PER_DIMENSION = 4
+NEAR = 1.0
+"""Records count half if an entry's mean has moved by so many standard deviations since: then q's width is not what it
+was either, and where a scale's mean should be follows from the widths of all of its effects."""
+PAIRS_KEPT = 3
+"""But so many times the pairs that are needed count, whatever has happened since."""
 FIT_OPERATIONS = 10.0
 """An estimate of the curvature takes as long as this times pairs x dim^2 of a model's floating-point operations."""
 FIT_SHARE = 0.5
@@ -206,7 +211,7 @@ class _Memory:
         approximation, sizes = estimator.approximation, self.sizes
         location = approximation.location(params)
         own = self._learned(estimator, location, records.records, progress, own)
-        point, gradient = _level(sizes, records.records, own.made_at)
+        point, gradient = _level(sizes, records.records, own.made_at, _moved(records.records, location, own.factor))
         pull = own.root @ (own.root.T @ gradient)
         step = point + pull - location
         whitened = solve_triangular(own.factor, step, lower=True)
@@ -280,9 +285,16 @@ def _pairs(
     draws = solve_triangular(factor, draws.T, lower=True).T
     size = jnp.maximum(jnp.mean(draws.reshape(-1, half * dim) ** 2, axis=1), 1e-12)
     distance = jnp.mean(centres**2, axis=0) + size - 1 - jnp.log(size)
-    log_weights = jnp.where(filled, -jnp.log1p(distance**2), -jnp.inf)
-    weights = jnp.repeat(tempered(log_weights, jnp.minimum(filled.sum(), enough / half)), half)
+    moved = _moved(records, location, factor)
+    log_weights = jnp.where(filled, -jnp.log1p(distance**2) - jnp.log1p((moved / NEAR) ** 2), -jnp.inf)
+    weights = jnp.repeat(tempered(log_weights, jnp.minimum(filled.sum(), PAIRS_KEPT * enough / half)), half)
     return Differences(weights / weights.sum(), draws, answers @ factor)
+
+
+def _moved(records: Record, location: Array, factor: Array) -> Float[Array, " slots"]:
+    """How far q's mean has moved since, in the standard deviations of the entry that moved furthest."""
+    sds = jnp.sqrt(jnp.sum(factor**2, axis=1))
+    return jnp.abs((records.draws.mean(axis=1) - location) / sds).max(axis=1)
 
 
 def _parted(pairs: Float[Array, "pairs dim"]) -> Float[Array, "pairs dim"]:
@@ -453,13 +465,18 @@ def _curvature_of_prior(estimator: Estimator, location: Array, factor: Array) ->
     return prior.curvature(estimator.log_prior, prior.Gaussian(location, factor))
 
 
-def _level(sizes: Sizes, records: Record, made_at: Array) -> tuple[Array, Array]:
+def _level(
+    sizes: Sizes, records: Record, made_at: Int[Array, " slots"], moved: Float[Array, " slots"]
+) -> tuple[Array, Array]:
     """(Z, G): mean point and mean gradient over every mini-batch's newest records."""
     generations = made_at.reshape(sizes.generations, sizes.num_batches)
     newest = jnp.argmax(generations, axis=0)
     behind = (newest[None, :] - jnp.arange(sizes.generations)[:, None]) % sizes.generations
-    # The more there are, the more are averaged: old ones are carried to today's mean by the curvature.
-    enough = jnp.maximum(sizes.level_generations, (generations >= 0).sum() // (LEVEL_SHARE * sizes.num_batches))
+    # The more there are, the more are averaged, back to where q was elsewhere: old ones are carried to today's mean by
+    # the curvature, but not to today's width.
+    since = jnp.where((made_at >= 0) & (moved > NEAR), made_at.max() - made_at, jnp.iinfo(made_at.dtype).max).min()
+    share = (generations >= 0).sum() // (LEVEL_SHARE * sizes.num_batches)
+    enough = jnp.maximum(sizes.level_generations, jnp.minimum(share, since // sizes.num_batches))
     counted = (generations >= 0) & (behind < enough)
     shares = counted.reshape(-1).astype(records.draws.dtype)
     shares = shares / shares.sum()
