@@ -6,7 +6,8 @@ import pytest
 from jax.scipy.stats import norm
 
 import isvi
-from isvi.auto.dense import NEAR, Sizes, _level, _moved, _pairs
+from isvi.auto.dense import Sizes
+from isvi.auto.dense.recorded import NEAR, level, moved_since, pairs_of
 from isvi.memory import Record
 
 LEVELS, SLOPES, ROWS, NOISE = 30, 3, 40_000, 0.7
@@ -89,7 +90,7 @@ def test_pairs_from_where_the_mean_was_elsewhere_count_less() -> None:
     means = np.zeros((4, 50))
     means[1:, 7] = [NEAR, 3 * NEAR, 3 * NEAR]
     records = records_around(means, np.zeros((4, 50)))
-    shares = _pairs(jnp.zeros(50), jnp.eye(50), records, jnp.ones(4, bool), records.gradient, enough=0.1).shares
+    shares = pairs_of(jnp.zeros(50), jnp.eye(50), records, jnp.ones(4, bool), records.gradient, enough=0.1).shares
     distances = (means**2).mean(axis=1)
     expected = 1 / (1 + distances**2) / (1 + np.array([0, 1, 9, 9]))
     np.testing.assert_allclose(shares, expected / expected.sum(), rtol=1e-4)
@@ -99,7 +100,7 @@ def test_so_many_pairs_as_are_needed_count_whatever_happened() -> None:
     means = np.zeros((40, 5))
     means[1:, 2] = 100
     records = records_around(means, np.zeros((40, 5)))
-    found = _pairs(jnp.zeros(5), jnp.eye(5), records, jnp.ones(40, bool), records.gradient, enough=10)
+    found = pairs_of(jnp.zeros(5), jnp.eye(5), records, jnp.ones(40, bool), records.gradient, enough=10)
     assert found.number > 29
 
 
@@ -113,5 +114,5 @@ def test_the_level_is_averaged_back_to_where_the_mean_was_elsewhere() -> None:
         means = np.zeros((32, 3))
         means[: 2 * far, 1] = 2 * NEAR
         records = records_around(means, gradients)
-        _, level = _level(sizes, records, made_at, _moved(records, jnp.zeros(3), jnp.eye(3)))
-        np.testing.assert_allclose(level, expected)
+        _, found = level(sizes, records, made_at, moved_since(records, jnp.zeros(3), jnp.eye(3)))
+        np.testing.assert_allclose(found, expected)
