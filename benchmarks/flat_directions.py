@@ -1,7 +1,8 @@
-"""Is "converged" true? The default call on regressions with a nearly flat direction, against the best Gaussian.
+"""Is "converged" true? The default call on regressions with a nearly flat direction, and on everyday ones, against the
+best Gaussian.
 
 Errors are those of the worst entry: of a mean in posterior sds, of an sd as a ratio. Run with
-``python -m benchmarks.flat_directions --problems one-hot-levels,ordinal --seeds 5``.
+``python -m benchmarks.flat_directions --problems one-hot-levels,ordinal --seeds 5 --batch-size 200``.
 """
 
 import argparse
@@ -10,15 +11,23 @@ from collections.abc import Iterator
 import numpy as np
 
 import isvi
-from benchmarks.flat_problems import PROBLEMS, FlatProblem
+from benchmarks import everyday_held_out, everyday_hierarchies, everyday_regressions, flat_problems
+from benchmarks.flat_problems import FlatProblem
+
+PROBLEMS = {
+    **flat_problems.PROBLEMS,
+    **everyday_regressions.PROBLEMS,
+    **everyday_hierarchies.PROBLEMS,
+    **everyday_held_out.PROBLEMS,
+}
 
 MEAN_OFF, SD_OFF = 0.1, 1.1
 HEADER = "| problem (latents) | seed | status | gradients | worst mean, sds | sd ratios | claim is true | seconds |"
 
 
-def judged(problem: FlatProblem, seed: int) -> str:
+def judged(problem: FlatProblem, seed: int, batch_size: int | None) -> str:
     """A row of the table."""
-    fit = isvi.fit(problem.model, problem.data, seed=seed, progress=False)
+    fit = isvi.fit(problem.model, problem.data, seed=seed, batch_size=batch_size, progress=False)
     best = problem.best
     off = np.abs(np.asarray(fit.approximation.location(fit.params), np.float64) - best.mean) / best.sd
     ratio = np.asarray(fit.approximation.scale(fit.params), np.float64) / best.sd
@@ -37,20 +46,21 @@ def judged(problem: FlatProblem, seed: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def rows(names: list[str], seeds: int) -> Iterator[str]:
+def rows(names: list[str], seeds: int, batch_size: int | None) -> Iterator[str]:
     for name in names:
         problem = PROBLEMS[name]()
         for seed in range(seeds):
-            yield judged(problem, seed)
+            yield judged(problem, seed, batch_size)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--batch-size", type=int)
     chosen = parser.parse_args()
     print(HEADER, "|" + " --- |" * HEADER.count(" | ") + " --- |", sep="\n")
-    for row in rows(chosen.problems.split(","), chosen.seeds):
+    for row in rows(chosen.problems.split(","), chosen.seeds, chosen.batch_size):
         print(row, flush=True)
 
 

@@ -248,6 +248,47 @@ def level_and_spread(random: Random, rows: int) -> Posterior:
     return Posterior("positive", f"level and spread of {rows}", model, mean, sd, GAUSSIANS)
 
 
+def walk(random: Random, size: int, noise: float) -> Posterior:
+    """A random walk with steps of sd 1, each place seen once, with this noise."""
+    differences = np.eye(size) - np.eye(size, k=-1)
+    precision = differences.T @ differences + np.eye(size) / noise**2
+    seen = np.cumsum(random.normal(size=size)) + noise * random.normal(size=size)
+    covariance = np.linalg.inv(precision)
+
+    def log_density(z: Any) -> Any:
+        steps = jnp.sum((z[1:] - z[:-1]) ** 2) + z[0] ** 2
+        return -0.5 * steps - 0.5 * jnp.sum((z - seen) ** 2) / noise**2
+
+    mean, sd = covariance @ seen / noise**2, np.sqrt(np.diag(covariance))
+    return vector("random walk", f"noise {noise:g}", log_density, mean, sd)
+
+
+def grouped(random: Random, groups: int, rows: int, spread: float) -> Posterior:
+    """An intercept and effects of groups, of known spread, with normal rows: a Gaussian in which all effects move
+    together against the intercept."""
+    group = random.integers(0, groups, rows).astype(np.int32)
+    y = 2 + spread * random.normal(size=groups)[group] + random.normal(size=rows)
+    count, total = (np.bincount(group, weights=one, minlength=groups) for one in (np.ones(rows), y))
+    each = count + spread**-2
+    # The effects given the intercept are independent; without them the intercept is normal too.
+    precision = rows + 0.01 - np.sum(count**2 / each)
+    centre = (y.sum() - np.sum(count * total / each)) / precision
+    mean = np.concatenate([[centre], (total - count * centre) / each])
+    sd = np.sqrt(np.concatenate([[1 / precision], 1 / each + (count / each) ** 2 / precision]))
+
+    def log_likelihood(z: Any, batch: Any) -> Any:
+        return -0.5 * jnp.sum((batch["y"] - z["a"] - z["u"][batch["group"]]) ** 2)
+
+    model = isvi.Model(
+        {"a": isvi.real(), "u": isvi.real(groups)},
+        lambda z: -0.005 * z["a"] ** 2 - 0.5 * jnp.sum(z["u"] ** 2) / spread**2,
+        log_likelihood,
+    )
+    return Posterior(
+        "grouped", f"{rows:,} rows, spread {spread:g}", model, mean, sd, MEAN_FIELD, {"y": y, "group": group}
+    )
+
+
 def generated(seed: int = 0) -> Iterator[Posterior]:
     """All of them."""
     random = np.random.default_rng(seed)
@@ -286,3 +327,20 @@ def generated(seed: int = 0) -> Iterator[Posterior]:
         yield share(random, a, b)
     for size in (3, 6):
         yield shares(random, size)
+    yield from many(random)
+
+
+def many(random: Random) -> Iterator[Posterior]:
+    """Those with more than fifty latents."""
+    for size in (100, 200):
+        yield gaussian(random, size, 10.0)
+        for rotated in (False, True):
+            yield skewed(random, size, rotated)
+        yield heavy(random, size, 10.0, jointly=True)
+        yield heavy(random, size, 6.0, jointly=False)
+        for noise in (0.5, 3.0):
+            yield walk(random, size, noise)
+    for width in (0.1, 0.3, 1.0):
+        yield funnel(random, 60, width)
+    for groups, rows, width in ((1200, 5000, 1.0), (1200, 20_000, 0.3), (3000, 9000, 1.0)):
+        yield grouped(random, groups, rows, width)

@@ -12,6 +12,7 @@ import csv
 import pickle
 import time
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -50,6 +51,9 @@ class Case:
     resampled_sd_error: float
     k_hat: float
     effective: float
+    chains: int
+    """Short chains that were run, as the weights could not tell."""
+    passes: int
     seconds: float
     reason: str
 
@@ -127,30 +131,34 @@ def judged(posterior: Posterior, family: str, fit: isvi.Fit, number: int) -> Cas
         *errors(posterior, again, spread),
         told.k_hat,
         told.effective_draws,
+        0 if told.motion is None else told.motion.chains,
+        told.passes,
         seconds,
         told.reasons[-1],
     )
 
 
-def run(folder: Path, every: int, kind: str) -> list[Case]:
+def run(folder: Path, every: int, kind: str, seed: int) -> Iterator[Case]:
+    """In random order, so that a part of them says something too."""
     folder.mkdir(parents=True, exist_ok=True)
-    cases = []
-    pairs = [(one, family) for one in generated() for family in one.families if kind in one.kind]
-    for posterior, family in pairs[::every]:
+    pairs = [(one, family) for one in generated(seed) for family in one.families if kind in one.kind][::every]
+    for place in np.random.default_rng(0).permutation(len(pairs)):
+        posterior, family = pairs[place]
         fit = fitted(posterior, family, folder)
         name = f"{posterior.kind}{posterior.name}{posterior.size}{family}"
         random = np.random.default_rng(zlib.crc32(name.encode()))
         for number in range(1 + MOVES):
-            cases.append(judged(posterior, family, moved(fit, random) if number else fit, number))
-            print(cases[-1], flush=True)
-    return cases
+            yield judged(posterior, family, moved(fit, random) if number else fit, number)
 
 
-def write(cases: list[Case], path: Path) -> None:
-    with path.open("w", newline="") as file:
+def write(cases: Iterable[Case], path: Path) -> None:
+    """One by one, as they come."""
+    with path.open("w", newline="", buffering=1) as file:
         writer = csv.writer(file)
         writer.writerow([field.name for field in fields(Case)])
-        writer.writerows([getattr(case, field.name) for field in fields(Case)] for case in cases)
+        for case in cases:
+            writer.writerow([getattr(case, field.name) for field in fields(Case)])
+            print(case, flush=True)
 
 
 def read(path: Path) -> list[Case]:
@@ -219,13 +227,14 @@ if __name__ == "__main__":
     parser.add_argument(
         "--every", type=int, default=1, help="use every n-th pair of posterior and family of the common kinds"
     )
+    parser.add_argument("--seed", type=int, default=0, help="of the posteriors")
     parser.add_argument("--kind", default="", help="of posterior; by default all")
     parser.add_argument("--out", type=Path, default=RESULTS / "verdicts.csv")
     parser.add_argument("--before", type=Path, help="what an earlier version said")
     parser.add_argument("--report-only", action="store_true", help="write the tables of verdicts that are there")
     given = parser.parse_args()
     if not given.report_only:
-        write(run(given.fits, given.every, given.kind), given.out)
+        write(run(given.fits, given.every, given.kind, given.seed), given.out)
     if given.out.parent == RESULTS:
         said = read(given.before) if given.before else []
         (RESULTS / "verdicts.md").write_text(report(read(given.out), said))

@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, str, Any]] = {
         "Running",
         "Checkpoints, callbacks, workers, errors.",
         [
-            *("Checkpoint", "Callback", "TensorBoard", "MLflow", "Pool", "Ray"),
+            *("Checkpoint", "Callback", "TensorBoard", "MLflow", "Pool", "Ray", "with_workers"),
             *("IsviError", "ModelError", "DataError", "ConfigurationError", "CheckpointError", "WorkerError"),
         ],
     ),

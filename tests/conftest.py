@@ -25,8 +25,10 @@ if FLAG not in os.environ.get("XLA_FLAGS", ""):
 import jax  # noqa: E402
 import psutil  # noqa: E402
 import pytest  # noqa: E402
+from support import effort  # noqa: E402
 
 jax.config.update("jax_disable_most_optimizations", True)
+effort.hardly()
 
 MOST_BYTES = 2 * 10**9
 """Of compiled programs on disk. A run of all tests writes a tenth of it; beyond, it begins anew."""
@@ -53,6 +55,14 @@ def _not_skipped(config: pytest.Config, report: Any) -> Any:
     if report.skipped and config.getoption("--no-skips"):
         report.outcome, report.longrepr = "failed", f"--no-skips, but {report.nodeid} was skipped: {report.longrepr}"
     return report
+
+
+def pytest_collection_finish() -> None:
+    """Python looks for garbage among all objects again and again while JAX traces: not among the half a million that
+    imports have left, and not as often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 def pytest_configure(config: pytest.Config) -> None:

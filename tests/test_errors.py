@@ -129,6 +129,10 @@ MODELS = {
         {"log_prior": lambda z: prior(z) + jnp.where(z["w"] > 9, jnp.sqrt(z["w"] - 9), 0.0)},
         says("log_prior has gradient nan in w"),
     ),
+    "nan gradient in single precision only": (
+        {"log_prior": lambda z: prior(z) + jnp.sqrt(jnp.exp(-120 - z["w"] ** 2))},
+        says("log_prior has gradient nan in w", "In double precision it is finite", "jax_enable_x64"),
+    ),
 }
 
 

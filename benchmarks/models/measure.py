@@ -141,4 +141,4 @@ def _diagnosed(result: Result, fit: isvi.Fit, reference: Reference | None) -> Re
 
 
 def _line(text: Any) -> str:
-    return " ".join(str(text).split())[:300]
+    return " ".join(str(text).split())[:600]

@@ -128,14 +128,15 @@ def arguments(case: Case) -> dict[str, Any]:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, everything)
 
 
-def prior_trace(case: Case) -> dict[str, Any]:
-    """All sites at a draw from the prior; latents whose prior is improper are near zero in unconstrained space."""
+def prior_trace(case: Case, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All sites at a draw from the prior; latents whose prior is improper are near zero in unconstrained space. In
+    compiled code ``data`` are the arguments, made outside of it."""
     import jax
     from numpyro import handlers
     from numpyro.infer import init_to_sample
 
     drawn = handlers.substitute(handlers.seed(case.model, jax.random.key(1)), substitute_fn=init_to_sample)
-    return dict(handlers.trace(drawn).get_trace(**arguments(case)))
+    return dict(handlers.trace(drawn).get_trace(**(arguments(case) if data is None else data)))
 
 
 def latent_sites(case: Case) -> set[str]:

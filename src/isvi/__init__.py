@@ -40,7 +40,7 @@ from isvi.families import (
     Warped,
     approximate,
 )
-from isvi.fitting import Callback, MLflow, TensorBoard, fit, resume
+from isvi.fitting import Callback, MLflow, TensorBoard, fit, resume, with_workers
 from isvi.frontends import from_gradient, from_numpyro, from_pymc, from_stan
 from isvi.memory import Record
 from isvi.model import Model, Target
@@ -128,4 +128,5 @@ __all__ = [
     "scale_by_fisher",
     "simplex",
     "unit_interval",
+    "with_workers",
 ]

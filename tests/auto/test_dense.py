@@ -6,6 +6,9 @@ import pytest
 from jax.scipy.stats import norm
 
 import isvi
+from isvi.auto.dense import Sizes
+from isvi.auto.dense.recorded import NEAR, level, moved_since, pairs_of
+from isvi.memory import Record
 
 LEVELS, SLOPES, ROWS, NOISE = 30, 3, 40_000, 0.7
 
@@ -65,3 +68,51 @@ def test_the_default_family_is_as_full_as_can_be_afforded() -> None:
     assert isvi.fit(model, data, budget=20, algorithm=isvi.SGD()).approximation.description == "independent Gaussians"
     large = isvi.Model({"w": isvi.real(1001)}, lambda z: jnp.sum(norm.logpdf(z["w"])))
     assert isvi.fit(large, budget=20).approximation.description == "independent Gaussians"
+
+
+def records_around(means: np.ndarray, gradients: np.ndarray) -> Record:
+    """Records of one mirrored pair each, a standard deviation of 1 from these means."""
+    signs = np.where(np.arange(means.shape[1]) % 2, 1.0, -1.0)
+    draws = np.stack([means + signs, means - signs], axis=1)
+    slots = len(means)
+    return Record(
+        draws=jnp.asarray(draws),
+        log_density=jnp.zeros((slots, 2, 1)),
+        log_joint=jnp.zeros((slots, 2)),
+        gradient=jnp.asarray(np.stack([gradients, gradients], axis=1)),
+        batch=jnp.zeros(slots, jnp.int32),
+        share=jnp.full(slots, 1 / slots),
+    )
+
+
+def test_pairs_from_where_the_mean_was_elsewhere_count_less() -> None:
+    """In one of fifty entries only: an average over entries does not see it."""
+    means = np.zeros((4, 50))
+    means[1:, 7] = [NEAR, 3 * NEAR, 3 * NEAR]
+    records = records_around(means, np.zeros((4, 50)))
+    shares = pairs_of(jnp.zeros(50), jnp.eye(50), records, jnp.ones(4, bool), records.gradient, enough=0.1).shares
+    distances = (means**2).mean(axis=1)
+    expected = 1 / (1 + distances**2) / (1 + np.array([0, 1, 9, 9]))
+    np.testing.assert_allclose(shares, expected / expected.sum(), rtol=1e-4)
+
+
+def test_so_many_pairs_as_are_needed_count_whatever_happened() -> None:
+    means = np.zeros((40, 5))
+    means[1:, 2] = 100
+    records = records_around(means, np.zeros((40, 5)))
+    found = pairs_of(jnp.zeros(5), jnp.eye(5), records, jnp.ones(40, bool), records.gradient, enough=10)
+    assert found.number > 29
+
+
+def test_the_level_is_averaged_back_to_where_the_mean_was_elsewhere() -> None:
+    """Sixteen passes over two mini-batches, of which the level is the average of four; if the mean has come to where it
+    is with the last three only, of three."""
+    sizes = Sizes(num_batches=2, generations=16, level_generations=1, update_every=1, refit_every=1)
+    made_at = jnp.arange(32)
+    gradients = np.repeat(np.arange(16.0), 2)[:, None] * np.ones(3)
+    for far, expected in ((0, np.mean([12, 13, 14, 15])), (13, np.mean([13, 14, 15]))):
+        means = np.zeros((32, 3))
+        means[: 2 * far, 1] = 2 * NEAR
+        records = records_around(means, gradients)
+        _, found = level(sizes, records, made_at, moved_since(records, jnp.zeros(3), jnp.eye(3)))
+        np.testing.assert_allclose(found, expected)

@@ -164,7 +164,7 @@ def test_windows_are_read_before_they_are_asked_for(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Stream, "_read_window", noting)
     stream = make_stream("npy", tmp_path)
     order = order_of_visits(KEY, stream.num_batches, stream.windows)
-    ahead = stream._visits(np.asarray(order))
+    ahead = stream.visits(np.asarray(order))
     last_of_epoch = Schedule(order, jnp.int32(stream.num_batches - 1))
     stream.resident(Schedule(order, jnp.int32(0)))
     stream._reader._executor.shutdown(wait=True)  # type: ignore[union-attr]
@@ -173,6 +173,6 @@ def test_windows_are_read_before_they_are_asked_for(tmp_path: Path, monkeypatch:
     numbers.clear()
     stream.resident(last_of_epoch)
     stream._reader._executor.shutdown(wait=True)  # type: ignore[union-attr]
-    expected = (stream._visits(np.asarray(order)[-1:]) + ahead)[: 1 + AHEAD]
+    expected = (stream.visits(np.asarray(order)[-1:]) + ahead)[: 1 + AHEAD]
     assert numbers == [n for i, n in enumerate(expected) if n not in expected[:i]]
     stream.release()

@@ -1,5 +1,6 @@
 """Tables of other libraries just work; what would be lost or change its value on the way is refused or converted."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -8,8 +9,10 @@ import numpy as np
 import pandas
 import pyarrow
 import pytest
+from pyarrow import csv, feather, parquet
 
 import isvi
+from isvi.cli.data_file import open_data_file
 from isvi.data.arrays import checked_arrays
 from isvi.data.opening import open_data
 
@@ -53,6 +56,17 @@ def test_a_fit_to_a_table(kind):
     table = tables()[kind]()
     expected = isvi.fit(model, COLUMNS, **options).mean()["m"]
     assert isvi.fit(model, table, **options).mean()["m"] == expected
+
+
+@pytest.mark.parametrize("suffix", ["csv", "feather", "parquet"])
+def test_five_thousand_columns(suffix: str, tmp_path: Path) -> None:
+    """As one array of the model's."""
+    values, path = np.random.default_rng(0).normal(size=(6, 5_000)), tmp_path / f"wide.{suffix}"
+    names = [f"x{number}" for number in range(5_000)]
+    write: dict[str, Any] = {"csv": csv.write_csv, "feather": feather.write_feather, "parquet": parquet.write_table}
+    write[suffix](pyarrow.table(dict(zip(names, values.T, strict=True))), path)
+    (part,) = open_data(open_data_file(path, {"x": names}), 6).parts()
+    np.testing.assert_array_equal(part.full["x"][0], values.astype(np.float32))
 
 
 def with_null(kind: str) -> Any:

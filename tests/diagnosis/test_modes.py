@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -46,3 +47,29 @@ def test_the_verdict_is_poor_and_says_why(two_modes: isvi.Fit) -> None:
     assert alone.verdict == "good"
     assert both.verdict == "poor"
     assert ANOTHER_MODE in str(both)
+
+
+def mixture(log_prior) -> isvi.Fit:
+    """Two components, of which either can come first; q has the smaller mean first."""
+    y = jnp.asarray(np.random.default_rng(0).normal(size=200) + np.repeat([-3.0, 3.0], [120, 80]))
+
+    def log_density(z):
+        parts = jnp.log(z["share"]) - 0.5 * (y[:, None] - z["mean"]) ** 2
+        return log_prior(z["mean"]) + jnp.sum(jax.nn.logsumexp(parts, axis=1))
+
+    model = isvi.Model({"mean": isvi.real(2), "share": isvi.simplex(2)}, log_density)
+    start = {"mean": jnp.array([-3.0, 3.0]), "share": jnp.array([0.6, 0.4])}
+    return isvi.fit(model, initial=start, progress=False)
+
+
+@pytest.mark.parametrize(("prior", "same"), [(0.0, True), (1e-3, False)])
+def test_a_mirror_image_is_no_other_mode(prior: float, same: bool) -> None:
+    """Components in the other order: the same model, or, with a prior for one order, not quite."""
+    fit = mixture(lambda mean: prior * mean[0] - 0.01 * jnp.sum(mean**2))
+    location = fit.approximation.coordinates.encode({"mean": jnp.array([3.0, -3.0]), "share": jnp.array([0.4, 0.6])})
+    both = replace(fit, starts=(Attempt(fit.elbo().value, tuple(map(float, location)), 20),))
+    found = another_mode(both, fit.elbo().value)
+    assert found == (("mean", "share") if same else True)
+    told = both.diagnose()
+    assert told.verdict == ("good" if same else "poor"), str(told)
+    assert ("mirror images" in told.reasons[-1]) is same

@@ -50,20 +50,30 @@ def joint_over_mini_batches(bound: Bound, values: dict, batch_size: int = 5) -> 
     dataset = Dataset.from_arrays(bound.data, batch_size)
     target = make_target(bound.model, approximate(isvi.MeanField(), bound.model.latents).coordinates)
     draws = target.coordinates.encode(values)[None]
-    parts = [target.values(draws, dataset.batch(b)) * dataset.batch(b).share for b in range(dataset.num_batches)]
+    value = jax.jit(target.values)  # operation by operation there are hundreds of programs
+    parts = [value(draws, dataset.batch(b)) * dataset.batch(b).share for b in range(dataset.num_batches)]
     return float(sum(parts)[0]), float(target.exact_values(draws, dataset)[0])
 
 
 def values_of(bound: Bound) -> dict:
-    keys = jax.random.split(jax.random.key(1), len(bound.model.latents))
-    return {
-        name: latent.transform(0.5 * jax.random.normal(key, latent.unconstrained_shape))
-        for key, (name, latent) in zip(keys, bound.model.latents.items(), strict=True)
-    }
+    def drawn(key: jax.Array) -> dict:
+        keys = jax.random.split(key, len(bound.model.latents))
+        return {
+            name: latent.transform(0.5 * jax.random.normal(key, latent.unconstrained_shape))
+            for key, (name, latent) in zip(keys, bound.model.latents.items(), strict=True)
+        }
+
+    return jax.jit(drawn)(jax.random.key(1))
 
 
 def unconstrained(bound: Bound, values: dict) -> dict:
-    return {name: latent.transform.inv(values[name]) for name, latent in bound.model.latents.items()}
+    inverses = {name: latent.transform.inv for name, latent in bound.model.latents.items()}
+    return jax.jit(lambda values: {name: inverse(values[name]) for name, inverse in inverses.items()})(values)
+
+
+def potential(model: Callable, data: dict, values: dict) -> float:
+    """NumPyro's potential energy, compiled as one program."""
+    return float(jax.jit(lambda values: potential_energy(model, (), data, values))(values))
 
 
 @pytest.mark.parametrize(
@@ -80,12 +90,10 @@ def test_density_is_numpyros(plate: Any) -> None:
     """Against NumPyro's potential energy on all rows; never scaled twice."""
     bound = isvi.from_numpyro(hierarchical, plate=plate).bind(DATA, 5)
     values = values_of(bound)
-    whole = potential_energy(
-        hierarchical, (), {**ROWS, "plate": lambda: handlers.scale(scale=1.0)}, unconstrained(bound, values)
-    )
+    whole = potential(hierarchical, {**ROWS, "plate": lambda: handlers.scale(scale=1.0)}, unconstrained(bound, values))
     batched, exact = joint_over_mini_batches(bound, values)
-    assert batched == pytest.approx(-float(whole), rel=1e-5)
-    assert exact == pytest.approx(-float(whole), rel=1e-5)
+    assert batched == pytest.approx(-whole, rel=1e-5)
+    assert exact == pytest.approx(-whole, rel=1e-5)
 
 
 def test_data_bound_to_a_subsampled_plate() -> None:
@@ -145,7 +153,7 @@ def test_reparameterized_and_moving_supports() -> None:
     assert "level" not in bound.model.latents
     values = values_of(bound)
     raw = {name.removesuffix("_unconstrained"): value for name, value in unconstrained(bound, values).items()}
-    whole = -float(potential_energy(model, (), ROWS, raw))
+    whole = -potential(model, ROWS, raw)
     assert joint_over_mini_batches(bound, values) == (pytest.approx(whole, rel=1e-5),) * 2
     shown = bound.model.report({name: value[None] for name, value in values.items()})
     assert 0 < shown["below"][0] < shown["top"][0]
@@ -345,6 +353,53 @@ def test_numbers_that_are_not_known_yet_are_to_be_bound(count: Callable) -> None
         isvi.fit(isvi.from_numpyro(model), data)
     fit = isvi.fit(isvi.from_numpyro(model, num_groups=J), data, budget=4, progress=False)
     assert fit.mean()["level"].shape == (J,)
+
+
+def test_numbers_of_bound_arrays_are_known() -> None:
+    """As with NumPyro's samplers: ``int(np.max(group)) + 1`` of what was bound, also where JAX compiles."""
+
+    def model(group: Any, names: Any, y: Any = None) -> None:
+        assert names[0] == "a"
+        with numpyro.plate("groups", int(np.max(group)) + 1):
+            level = numpyro.sample("level", dist.Normal(0, 1))
+        numpyro.deterministic("top", level.max())
+        with numpyro.plate("rows", len(group)):
+            numpyro.sample("y", dist.Normal(level[group], 1), obs=y)
+
+    names = np.array(["a", "b"])
+    fit = isvi.fit(isvi.from_numpyro(model, DATA["group"], names, y=DATA["y"]), budget=4, progress=False)
+    assert fit.mean()["level"].shape == (J,)
+    assert fit.predict(num_samples=3)["y"].shape == (3, N)
+
+
+def test_sites_with_one_value_are_no_latents() -> None:
+    """A Delta, and a param with a value: constants, the latter reported."""
+
+    def model(y: Any) -> None:
+        scale = numpyro.sample("scale", dist.Delta(2.0).expand([1]).to_event(1))
+        shift = numpyro.param("shift", 0.0)
+        mean = numpyro.sample("mean", dist.Normal(shift, scale[0]))
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    with pytest.raises(isvi.ModelError, match=r"numpyro.param\('shift'\)(?s:.*)handlers.substitute"):
+        isvi.from_numpyro(model).bind({"y": DATA["y"]})
+    given = handlers.substitute(model, data={"shift": 0.5})
+    bound = isvi.from_numpyro(given).bind({"y": DATA["y"]}).model
+    assert list(bound.latents) == ["mean"]
+    density = float(bound.log_prior({"mean": jnp.array(0.3)}))
+    assert density == pytest.approx(float(dist.Normal(0.5, 2.0).log_prob(0.3)), rel=1e-5)
+    assert bound.report is not None
+    assert float(bound.report({"mean": jnp.zeros(2)})["shift"][1]) == 0.5
+
+
+def test_masked_observations_with_latents_for_all_rows_are_refused() -> None:
+    def model(y: Any) -> None:
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y, obs_mask=~jnp.isnan(y))
+
+    with pytest.raises(isvi.ModelError, match=r"'y' has an obs_mask(?s:.*)handlers.mask"):
+        isvi.from_numpyro(model).bind({"y": DATA["y"]})
 
 
 def test_forecasts_are_evaluated_in_double_precision() -> None:

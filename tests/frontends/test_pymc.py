@@ -10,6 +10,7 @@ import pytest
 import isvi
 from isvi.data import Dataset
 from isvi.families import approximate
+from isvi.frontends.pymc.graphs import without_properties
 from isvi.model import make_target
 
 pm = pytest.importorskip("pymc", reason="PyMC is not installed: pip install 'isvi[pymc]'")
@@ -103,6 +104,11 @@ def test_variables_per_row_need_all_rows() -> None:
     with pytest.raises(isvi.ModelError, match="cannot be cut"):
         isvi.from_pymc(model).bind(None, 5)
     assert isvi.from_pymc(model).bind().batch_size == N
+
+
+def test_ops_are_named_without_their_properties() -> None:
+    message = "No JAX conversion for the given `Op`: DifferentialEquation{times=(0.5, 1.0)}\nfor help, see"
+    assert without_properties(message) == "No JAX conversion for the given `Op`: DifferentialEquation"
 
 
 def test_refused_with_advice() -> None:

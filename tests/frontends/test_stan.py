@@ -53,16 +53,55 @@ def test_fits_what_bridgestan_gives() -> None:
     assert 0.6 < fit.mean()["s"] < 1.0  # exact: 0.798
 
 
-def test_bridgestan_is_called_with_program_and_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = []
+@pytest.fixture
+def bridgestan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """What stands in for the package, and remembers what it was asked for."""
+    asked: list[tuple] = []
+
+    def compile_model(path: Path) -> None:
+        asked.append(("compile", path.read_text()))
+        path.with_name("program_model.so").touch()
 
     def stan_model(path: str, data: str, **options: Any) -> HalfNormal:
-        built.append((Path(path).read_text(), data))
+        asked.append(("open", Path(path).with_name("program.stan").read_text(), data))
         return HalfNormal()
 
-    monkeypatch.setitem(sys.modules, "bridgestan", SimpleNamespace(StanModel=stan_model))  # type: ignore[misc]
-    isvi.from_stan("parameters { real<lower=0> s; }", {"N": 3}, builder="bridgestan")
-    assert built == [("parameters { real<lower=0> s; }", '{"N": 3}')]
+    compiling = SimpleNamespace(get_bridgestan_path=lambda: asked.append(("find",)))
+    found = SimpleNamespace(StanModel=stan_model, compile_model=compile_model, compile=compiling, asked=asked)
+    monkeypatch.setitem(sys.modules, "bridgestan", found)  # type: ignore[misc]
+    monkeypatch.setenv("ISVI_CACHE", str(tmp_path))
+    monkeypatch.setattr("isvi.frontends.stan.building.has_sources", lambda: True)
+    return found
+
+
+def test_bridgestan_is_called_with_program_and_data(
+    bridgestan: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And says what it does; a program that was compiled before is only opened."""
+    caplog.set_level("INFO", "isvi")
+    program = "parameters { real<lower=0> s; }"
+    isvi.from_stan(program, {"N": 3}, builder="bridgestan")
+    assert bridgestan.asked == [("find",), ("compile", program), ("open", program, '{"N": 3}')]
+    assert re.search(r"compiling the Stan program with BridgeStan \(usually .*\)(?s:.*)done in \d+ s", caplog.text)
+    isvi.from_stan(program, {"N": 4}, builder="bridgestan")
+    assert bridgestan.asked[3:] == [("open", program, '{"N": 4}')]
+
+
+def test_bridgestan_without_sources_or_with_errors(
+    bridgestan: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(error: Exception) -> Any:
+        def compile_model(path: Path) -> None:
+            raise error
+
+        return compile_model
+
+    monkeypatch.setattr(bridgestan, "compile_model", fails(RuntimeError("Syntax error in line 1")))
+    with pytest.raises(isvi.ModelError, match=r"does not compile(?s:.*)Syntax error"):
+        isvi.from_stan("parameters { real x }", builder="bridgestan")
+    monkeypatch.setattr(bridgestan, "compile_model", fails(ValueError("Failed to download.")))
+    with pytest.raises(isvi.ConfigurationError, match=r"Failed to download\. Install httpstan"):
+        isvi.from_stan("parameters { real x; }", builder="bridgestan")
 
 
 def test_rejections() -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import isvi
+from isvi.data import Source
+from isvi.data.source import row_spec
 
 DIM = 3
 ROWS = 2_000
@@ -72,6 +74,33 @@ class Broken:
         if os.getpid() != self.driver:
             raise ZeroDivisionError("the simulator has no answer")
         return value_and_grad(z, rows)
+
+
+class Reading(Source):
+    """The rows, in blocks; who reads one notes it."""
+
+    ROWS_PER_BLOCK = 200
+
+    def __init__(self, notes: Path) -> None:
+        self.notes, self.rows = notes, data()
+        self.num_rows, self.window_bytes = ROWS, 8_000
+        self.block_rows = np.full(ROWS // self.ROWS_PER_BLOCK, self.ROWS_PER_BLOCK)
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        return {"x": row_spec((DIM,), np.float64), "y": row_spec((), np.float64)}
+
+    def chunks(self, block: int, start: int, stop: int) -> Iterator[Any]:
+        (self.notes / f"{block} by {os.getpid()}").touch()
+        first = block * self.ROWS_PER_BLOCK
+        yield {name: column[first + start : first + stop].astype(np.float32) for name, column in self.rows.items()}
+
+
+class Process:
+    """Work: which process is asked."""
+
+    def __call__(self) -> Callable[[Any], Any]:
+        return lambda task: os.getpid()
 
 
 class Double:

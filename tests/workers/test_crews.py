@@ -1,13 +1,18 @@
 """Tasks reach workers, answers and errors come back, and workers may die: for every engine."""
 
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.sent import Double, Unopened
+from support.sent import Double, Process, Unopened
 
 import isvi
 from isvi.core.errors import ConfigurationError, WorkerError
@@ -79,10 +84,46 @@ def test_an_executor_that_cannot_be_made_anew_says_so(opened: Callable) -> None:
             wait_for(crew.submit("die"), PATIENCE)
 
 
+@NEEDS_RAY
+def test_tasks_of_a_place_go_to_one_worker_as_long_as_it_is_there(opened: Callable) -> None:
+    crew = opened(isvi.Ray(num_workers=2, time_limit=PATIENCE, parts=True), Process())
+    told = [wait_for(crew.submit(None, place), PATIENCE) for place in (0, 1, 2, 3, 0, 1)]
+    assert told == 3 * told[:2]
+    assert told[0] != told[1]
+    os.kill(told[0], signal.SIGKILL)
+    assert wait_for(crew.submit(None, 0), PATIENCE) != told[0]
+
+
 def test_no_wait_is_without_end(opened: Callable) -> None:
     crew = opened(isvi.Pool(processes), Double())
     with pytest.raises(WorkerError, match=r"(?s)within 0.01 seconds.*time_limit"):
         wait_for(crew.submit("sleep"), 0.01)
+
+
+ENDS = """
+from support.sent import Double
+from test_crews import PATIENCE, processes
+import isvi
+from isvi.workers.crew import wait_for
+
+if __name__ == "__main__":
+    crew = isvi.Pool(processes, time_limit=PATIENCE).open(Double())
+    for number in range(4):
+        wait_for(crew.submit(number), PATIENCE)
+    hanging = [crew.submit("sleep") for number in range(4)]
+    while not any(future.running() for future in tuple(crew._sent)):
+        pass
+    crew.close()
+"""
+
+
+def test_a_worker_that_hangs_does_not_keep_the_driver_from_ending(tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(ENDS)
+    here = Path(__file__).parent
+    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(here), str(here.parent), *sys.path])}
+    ended = subprocess.run([sys.executable, str(script)], env=surroundings, capture_output=True, timeout=PATIENCE)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_an_error_that_cannot_be_sent_is_told_in_words() -> None:

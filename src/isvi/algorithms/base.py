@@ -18,6 +18,10 @@ Promise = Literal["converged", "settled"]
 """What the end of a fit means: every entry is as it should be, or only their average is known to be."""
 
 
+ANY_AGE = 2**30
+"""Older than any record."""
+
+
 class Memory(NamedTuple):
     """What is remembered between steps."""
 
@@ -53,6 +57,8 @@ class Algorithm(NamedTuple):
         gave_up: ``gave_up(memory) -> bool``: is this algorithm the wrong one here?
         ahead: ``ahead(memory) -> int``: for how many records from now on the parameters stay where they are, as far as
             can be told. So many can be made at once, by workers; none is used if they moved after all.
+        oldest: ``oldest(memory) -> int``: a record that was made so many records ago, at the parameters of then, is
+            still of use. Weights, or the curvature, carry it to today's; but not over a beginning anew.
         recovers: whether ``update_store`` answers a record that is not finite with a step to safety. Otherwise no
             step is taken.
     """
@@ -67,6 +73,7 @@ class Algorithm(NamedTuple):
     doubts: Callable[[Memory], Doubts | None] = lambda memory: None
     gave_up: Callable[[Memory], Boolean] = lambda memory: False
     ahead: Callable[[Memory], Int[Array, ""] | int] = lambda memory: 1
+    oldest: Callable[[Memory], Int[Array, ""] | int] = lambda memory: ANY_AGE
     recovers: bool = False
 
 

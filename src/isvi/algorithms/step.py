@@ -51,7 +51,8 @@ class Method(NamedTuple):
     Both are pure. A step is made of ``wants_record(key, state)``; then, if so, ``record(key, params, newest,
     batch) -> (record, finite)``, which falls back to the newest record where the model was not finite; then
     ``advance(state, record, fresh, finite)``. ``health(state)`` tells how usable the remembered records are,
-    ``ahead(state)`` for how many records from now on the parameters will stay, as far as can be told.
+    ``ahead(state)`` for how many records from now on the parameters will stay, as far as can be told, and
+    ``oldest(state)`` how many records ago one may have been made and still be of use.
     """
 
     init: Callable[[Params], State]
@@ -65,6 +66,7 @@ class Method(NamedTuple):
     doubts: Callable[[State], Doubts | None]
     gave_up: Callable[[State], Boolean]
     ahead: Callable[[State], Int[Array, ""] | int]
+    oldest: Callable[[State], Int[Array, ""] | int]
 
 
 def build(
@@ -88,6 +90,7 @@ def build(
         doubts=lambda state: bound.doubts(state.memory),
         gave_up=lambda state: bound.gave_up(state.memory),
         ahead=lambda state: bound.ahead(state.memory),
+        oldest=lambda state: bound.oldest(state.memory),
     )
 
 

@@ -129,6 +129,7 @@ def algorithm(kind: Kind, estimator: Estimator) -> Algorithm:
         doubts=lambda memory: kind.doubts(memory.store.own),
         gave_up=lambda memory: memory.store.progress.reversals >= MOST_REVERSALS,
         ahead=lambda memory: _ahead(kind, memory.store.progress),
+        oldest=lambda memory: memory.store.progress.remembered,
         recovers=True,
     )
 

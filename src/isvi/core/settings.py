@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import jax
 
+from isvi.core.forking import check_not_forked
+
 
 class Strictness(NamedTuple):
     """The settings that concern how the model is written."""
@@ -36,6 +38,7 @@ def own_settings() -> Iterator[None]:
     if _users.get() is not None:
         yield
         return
+    check_not_forked()
     token = _users.set(Strictness.now())
     try:
         with jax.debug_nans(False), jax.debug_infs(False), _set(DEFAULT):

@@ -8,14 +8,15 @@ Data larger than memory are a :class:`isvi.data.stream.Stream`, which gives out 
 that holds some consecutive mini-batches only, and knows which.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jaxtyping import Array, Bool, Float, Int
 
 from isvi.core.errors import ConfigurationError, require
@@ -118,9 +119,13 @@ class Dataset:
         """A data set that holds the mini-batch that the schedule visits next."""
         return self
 
-    def holding(self, index: int) -> "Dataset":
+    def holding(self, index: int, ahead: Sequence[int] = ()) -> "Dataset":
         """A data set that holds this mini-batch."""
         return self
+
+    def on(self, sharding: NamedSharding) -> "Dataset":
+        """The same, on several devices."""
+        return replace(self, full=jax.device_put(self.full, sharding))
 
     def parts(self) -> "Iterator[Dataset]":
         """Data sets that hold every row once between them."""

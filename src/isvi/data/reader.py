@@ -46,6 +46,11 @@ class Reader:
                 self._coming[other] = self._submit(other)
         return self._current[1]
 
+    @property
+    def current(self) -> int | None:
+        """The window that was given out last, if it is in memory."""
+        return None if self._current is None else self._current[0]
+
     def stop(self) -> None:
         """End the thread and forget all windows."""
         self._stop.set()

@@ -7,13 +7,14 @@ with (seed, window) and cut into mini-batches. So mini-batch ``b`` is the same r
 resumption: where a run stands is told by its schedule alone, and nothing about files needs to be saved.
 """
 
-from collections.abc import Iterator, Mapping
-from threading import Event
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Event, Lock
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jaxtyping import Array, Int
 
 from isvi.core.errors import ConfigurationError, DataError, require
@@ -67,6 +68,8 @@ class Stream:
         self._compared: set[str] = set()
         self._rooms = Rooms()
         self._reader = Reader(self._read_window)
+        self._asked_for = Lock()
+        self._sharding: NamedSharding | None = None
 
     @property
     def num_batches(self) -> int:
@@ -100,12 +103,26 @@ class Stream:
         if self.num_windows == 1:
             return self._reader.get(0)
         order, position = np.asarray(schedule.order), int(schedule.visited) % self.num_batches
-        ahead = self._visits(np.concatenate([order[position:], order]))
+        ahead = self.visits(np.concatenate([order[position:], order]))
         return self._reader.get(ahead[0], ahead[1:])
 
-    def holding(self, index: int) -> Dataset:
-        """A window that holds this mini-batch."""
-        return self._reader.get(self.window_of(index) or 0)
+    def holding(self, index: int, ahead: Sequence[int] = ()) -> Dataset:
+        """A window that holds this mini-batch, after which those ahead will be wanted; for several threads, which may
+        ask for different ones. The rest is in all windows, also in the one that is there."""
+        with self._asked_for:
+            number = self.window_of(index)
+            return self._reader.get(self._latest if number is None else number, ahead)
+
+    def on(self, sharding: NamedSharding) -> "Stream":
+        """The same, with windows on several devices."""
+        self.release()
+        self._sharding = sharding
+        return self
+
+    @property
+    def _latest(self) -> int:
+        """The window that is in memory, or the first."""
+        return self._reader.current or 0
 
     def window_of(self, index: int) -> int | None:
         """The window that a mini-batch belongs to; None for the rest, which is in all of them."""
@@ -151,7 +168,7 @@ class Stream:
     def _rest_rows(self) -> int:
         return self.size % self.batch_size
 
-    def _visits(self, order: np.ndarray) -> list[int]:
+    def visits(self, order: np.ndarray) -> list[int]:
         """The windows that mini-batches belong to, one after the other. The rest belongs to none."""
         numbers = order[order < self.size // self.batch_size] // self._length
         return [int(number) for number in numbers[np.diff(numbers, prepend=-1) != 0]]
@@ -166,7 +183,8 @@ class Stream:
             rows = self._rows(first, last, number, length, stop)
             # The arrays are not written to any more: JAX need not copy them.
             full = jax.tree.map(
-                lambda a: jax.device_put(a.reshape(-1, self.batch_size, *a.shape[1:]), may_alias=True), rows
+                lambda a: jax.device_put(a.reshape(-1, self.batch_size, *a.shape[1:]), self._sharding, may_alias=True),
+                rows,
             )
             offset = None if self.windows is None else jnp.int32(number * self._length)
             return Dataset(full, self._rest, self.size, self.batch_size, offset, self.windows)

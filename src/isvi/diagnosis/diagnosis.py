@@ -9,9 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from isvi.diagnosis.entries import Entries, number, weigh_entries
+from isvi.diagnosis.entries import Entries, PerEntry, number, weigh_entries
 from isvi.diagnosis.integrals import Integrals, check_integrals, judge_integrals
-from isvi.diagnosis.modes import ANOTHER_MODE, ONE_MODE, another_mode
+from isvi.diagnosis.modes import ANOTHER_MODE, ONE_MODE, another_mode, images
+from isvi.diagnosis.motion import Motion, watch
 from isvi.diagnosis.stationarity import Slope, Trend, slope, trend
 from isvi.diagnosis.verdict import Evidence, Verdict, judge
 from isvi.results.weights.evaluation import ElboEstimate
@@ -38,16 +39,18 @@ class Diagnosis:
         elbo: with its standard error.
         log_evidence: log p(x) by the smoothed weights; None where they cannot be trusted.
         draws: how many draws were weighed, of q and from around it.
-        passes: passes over the data that it took: one per draw, those a nudge away, and those with gradients.
+        passes: passes over the data that it took: one per draw, those a nudge away, and those with gradients, of which
+            chains take most.
         effective_draws: the draws' worth after weighting.
         largest_weight: the share of the heaviest draw.
         failed_draws: draws at which the log joint is not a number.
         reuse: effective fraction of the weights of the records that the fit remembered at its end.
         slope: the ELBO's gradient in q's mean, and the noise of a single one.
         trend: the ELBO's rise over the last third of the fit.
-        entries: what the weights say about every entry.
+        entries: what the weights say about every entry, or the chains where these tell and the weights do not.
         status: how the fit ended.
         integrals: what more nodes say about the integrals over local latents; None if there are none.
+        motion: where short chains went; None where the weights could tell, and none were needed.
     """
 
     verdict: Verdict
@@ -68,6 +71,7 @@ class Diagnosis:
     entries: Entries
     status: str
     integrals: Integrals | None = None
+    motion: Motion | None = None
 
     @property
     def good(self) -> bool:
@@ -103,6 +107,7 @@ class Diagnosis:
             "status": self.status,
             "entries": self.entries.to_dict(),
             "integrals": None if self.integrals is None else asdict(self.integrals),
+            "motion": None if self.motion is None else self.motion.to_dict(),
         }
 
     def lines(self) -> list[tuple[str, str]]:
@@ -126,6 +131,8 @@ class Diagnosis:
             lines.append(("tail of the fit", f"{rise} nats over its last third"))
         if self.integrals is not None:
             lines.append(("integrals", str(self.integrals)))
+        if self.motion is not None:
+            lines.append(("chains", str(self.motion)))
         return [*lines, ("passes", f"{self.passes:,} over the data"), ("ended by", self.status)]
 
     def table(self) -> Table:
@@ -162,19 +169,26 @@ class Diagnosis:
         )
 
     def _columns(self) -> tuple[str, ...]:
-        return ("mean off by (sds)", "sd ratio", "k-hat") if self.entries.trusted else ("k-hat",)
+        return tuple(name for name, _ in self._numbers())
 
     def _rows(self) -> list[tuple[str, ...]]:
-        entries = self.entries
-        columns = (entries.mean_error, entries.sd_ratio, entries.k_hat) if entries.trusted else (entries.k_hat,)
         return [
-            (entries.names[row], *(f"{column[row]:.2f}" for column in columns)) for row in entries.worst(ROWS_SHOWN)
+            (self.entries.names[row], *(f"{column[row]:.2f}" for _, column in self._numbers()))
+            for row in self.entries.worst(ROWS_SHOWN)
         ]
+
+    def _numbers(self) -> list[tuple[str, PerEntry]]:
+        """What is known about the entries: columns with their names."""
+        entries = self.entries
+        off = [("mean off by (sds)", entries.mean_error), ("sd ratio", entries.sd_ratio)]
+        known = [("k-hat", entries.k_hat)] if not np.isnan(entries.k_hat).all() else []
+        return [*(off if entries.trusted else []), *known]
 
     def _caption(self) -> str:
         count = len(self.entries.names)
         which = "entries" if count <= ROWS_SHOWN else f"the {ROWS_SHOWN} of {count:,} entries that are most off"
-        return f"{which}, as the importance weights see them"
+        by_chains = self.motion is not None and self.motion.tells
+        return f"{which}, as {'short chains' if by_chains else 'the importance weights'} see them"
 
 
 def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], seed: int) -> Diagnosis:
@@ -184,10 +198,15 @@ def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], 
     evidence = Evidence(
         fit.approximation, fit.status, fit.gradients, weighted, entries, steepness, tail, _finite(fit, weighted)
     )
+    motion = watch(fit, weighted.candidates.passes, seed) if evidence.open else None
+    evidence = evidence._replace(motion=motion)
     integrals = check_integrals(fit)
     verdict, reasons, advice = judge_integrals(integrals, *judge(evidence))
-    if another_mode(fit, weighted.candidates.evaluation.elbo.value):
+    other = another_mode(fit, weighted.candidates.evaluation.elbo.value)
+    if other is True:
         verdict, reasons, advice = "poor", [*reasons, ANOTHER_MODE], [*advice, ONE_MODE]
+    elif other:
+        reasons = [*reasons, images(other)]
     return Diagnosis(
         verdict=verdict,
         reasons=tuple(reasons),
@@ -197,16 +216,17 @@ def diagnose(fit: "Fit", weighted: Importance, reported: dict[str, np.ndarray], 
         elbo=weighted.candidates.evaluation.elbo,
         log_evidence=number(weighted.log_evidence) if entries.trusted else None,
         draws=weighted.num_draws,
-        passes=weighted.candidates.passes + (0 if steepness is None else steepness.passes),
+        passes=weighted.candidates.passes + sum(one.passes for one in (steepness, motion) if one is not None),
         effective_draws=weighted.effective,
         largest_weight=float(weighted.weights.max()),
         failed_draws=weighted.failed,
         reuse=number(fit.history.effective[-1]) if len(fit.history) else None,
         slope=steepness,
         trend=tail,
-        entries=entries,
+        entries=motion.entries if motion is not None and motion.tells else entries,
         status=str(fit.status),
         integrals=integrals,
+        motion=motion,
     )
 
 

@@ -78,10 +78,15 @@ def number(value: float | None) -> float | None:
     return float(value) if value is not None and np.isfinite(value) else None
 
 
+def flatten(draws: dict[str, np.ndarray]) -> tuple[list[str], Float[np.ndarray, "draws entries"]]:
+    """Labels and values of all entries, from arrays with a leading axis."""
+    names = [label for name, values in draws.items() for label in entry_labels(name, values.shape[1:])]
+    return names, np.concatenate([np.reshape(v, (len(v), -1)).astype(np.float64) for v in draws.values()], axis=1)
+
+
 def weigh_entries(draws: dict[str, np.ndarray], weighted: Importance) -> Entries:
     """Compare the posterior's moments with q's, both by weights of the same draws (with a leading axis)."""
-    names = [label for name, values in draws.items() for label in entry_labels(name, values.shape[1:])]
-    flat = np.concatenate([np.reshape(v, (len(v), -1)).astype(np.float64) for v in draws.values()], axis=1)
+    names, flat = flatten(draws)
     # A draw far outside may overflow in constrained space; it has no weight then.
     weights, own = weighted.weights, weighted.own_weights
     flat = np.where(np.isfinite(flat) & ((weights > 0) | (own > 0))[:, None], flat, own @ np.nan_to_num(flat))
@@ -97,6 +102,22 @@ def weigh_entries(draws: dict[str, np.ndarray], weighted: Importance) -> Entries
     k_hat = _k_hats(flat, posterior, weighted)
     entries = Entries(names, error, ratio, k_hat, noise, resampled, bearable(weighted, k_hat))
     return entries if entries.precise else replace(entries, trusted=False)
+
+
+def off(entries: Entries, errors: float = 1.0) -> str | None:
+    """What is off by more than it may be, or is within a standard error of that; with a negative number of standard
+    errors, what is off by more than it may be even if the estimate is off by so many."""
+    error = np.abs(entries.mean_error) + errors * entries.error_noise
+    stretch = np.abs(np.log(np.maximum(entries.sd_ratio, 1e-300))) + errors * entries.error_noise
+    mean, sd = int(np.argmax(error)), int(np.argmax(stretch))
+    noise = entries.error_noise
+    if error[mean] > MEAN_OFF:
+        distance = f"{abs(entries.mean_error[mean]):.2f} ± {noise[mean]:.2f}"
+        return f"the mean of {entries.names[mean]} is off by {distance} of the posterior's sds"
+    if stretch[sd] > np.log(SD_OFF):
+        ratio = entries.sd_ratio[sd]
+        return f"the sd of {entries.names[sd]} is {ratio:.2f} ± {ratio * noise[sd]:.2f} times q's"
+    return None
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,15 @@
 """Has the fit arrived? What the gradient at the end and the tail of the history say."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from isvi.data.dataset import Dataset
-from isvi.data.opening import Data
+from isvi.data.dataset import Batch
+from isvi.diagnosis.passes import over_batches
 from isvi.model.binding import make_target
-from isvi.model.target import Target
 from isvi.results.history import History
 from isvi.results.weights.evaluation import in_float64, in_one_precision
 
@@ -58,66 +55,20 @@ def slope(fit: "Fit", seed: int) -> Slope | None:
         params = in_float64(fit.params)
         draws = approximation.draw(jax.random.key(seed), params, 2 * PAIRS, antithetic=True)
         along_axes = jax.vmap(partial(approximation.in_noise, params))
-        mean, square = map(np.asarray, _over_batches(target, along_axes, draws, fit.data()))
+
+        def with_squares(draws: Array, batch: Batch) -> tuple[Array, Array]:
+            moved = along_axes(draws, target.values_and_gradients(draws, batch)[1])
+            return moved, moved**2
+
+        def compute() -> tuple[np.ndarray, np.ndarray]:
+            return over_batches(target, with_squares)(draws, fit.data())
+
+        mean, square = compute() if target.on_host else in_one_precision(compute)
     pairs = (mean[:PAIRS] + mean[PAIRS:]) / 2
     average, error = pairs.mean(axis=0), pairs.std(axis=0, ddof=1) / np.sqrt(PAIRS)
     noise = np.maximum(square.mean(axis=0) - mean.mean(axis=0) ** 2, 0)
     value = np.sqrt(max(0.0, np.mean(average**2 - error**2)))
     return Slope(float(value), float(np.sqrt(np.mean(error**2))), float(np.sqrt(noise.mean())), 2 * PAIRS)
-
-
-Sums = tuple[Any, Any]
-"""Of gradients, and of their squares."""
-
-
-def _over_batches(
-    target: Target, along_axes: Callable[..., Array], draws: Float[Array, "draws dim"], data: Data
-) -> Sums:
-    """Means over the mini-batches of the gradients, and of their squares. The first are gradients of all rows."""
-    add = _added if target.on_host else _compiled
-
-    def summed() -> Sums:
-        more = add(target, along_axes)
-        sums: Sums = (jnp.zeros_like(draws), jnp.zeros_like(draws))
-        for part in data.parts():
-            sums = more(draws, part, sums)
-        return sums
-
-    total, squares = summed() if target.on_host else in_one_precision(summed)
-    return total / data.num_batches, squares / data.num_batches
-
-
-def _added(target: Target, along_axes: Callable[..., Array]) -> Callable[[Array, Dataset, Sums], Sums]:
-    """Adds a part of the data to the sums, for a model that is evaluated on the host."""
-
-    def add(draws: Array, part: Dataset, sums: Sums) -> Sums:
-        for index in _indices(part):
-            moved = along_axes(draws, target.values_and_gradients(draws, part.batch(index))[1])
-            sums = sums[0] + moved, sums[1] + moved**2
-        return sums
-
-    return add
-
-
-def _compiled(target: Target, along_axes: Callable[..., Array]) -> Callable[[Array, Dataset, Sums], Sums]:
-    """The same, compiled."""
-
-    @jax.jit
-    def scan(draws: Array, part: Dataset, sums: Sums) -> Sums:
-        def add(sums: Sums, index: Array) -> tuple[Sums, None]:
-            moved = along_axes(draws, target.values_and_gradients(draws, part.batch(index))[1])
-            return (sums[0] + moved, sums[1] + moved**2), None
-
-        return jax.lax.scan(add, sums, jnp.asarray(_indices(part)))[0]
-
-    return scan
-
-
-def _indices(part: Dataset) -> list[int]:
-    """The mini-batches that are in memory, by the numbers that this part of the data knows them by."""
-    leaves = jax.tree.leaves(part.full)
-    full = list(range(len(leaves[0]) if leaves else 1))
-    return full if part.rest is None else [*full, part.num_batches - 1]
 
 
 class Trend(NamedTuple):

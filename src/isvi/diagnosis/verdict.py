@@ -4,13 +4,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from isvi.diagnosis.entries import MEAN_OFF, SD_OFF, Entries, bearable
+from isvi.diagnosis.entries import Entries, bearable, off
+from isvi.diagnosis.motion import MOST_MEMORY, PASSES_PER_DRAW, Motion
 from isvi.diagnosis.stationarity import Slope, Trend
 from isvi.families.approximation import Approximation
 from isvi.results.status import Status
 from isvi.results.weights.importance import Importance
 
 Verdict = Literal["good", "usable", "poor"]
+Judgement = tuple[Verdict, list[str], list[str]]
+"""With the reasons and the advice."""
 
 STEEP = 1.0
 """Nats per sd of q. Means off by a quarter of an sd give 0.25 if q has the posterior's curvature, and up to about this
@@ -25,6 +28,8 @@ TOO_MANY = 1_000
 HELD_OUT = "hold rows out and compare their log density, under fit.sample, with that of another fit or model"
 RESAMPLE = "fit.resample(n), which gives draws that are corrected for it"
 RIGHT = "where there are draws, the posterior's means and sds are as q has them"
+BY_MOTION = "as short chains from draws of q tell, which move by the posterior"
+STAYED = "short chains from draws of q, which move by the posterior, keep the means and sds that q has"
 SHARPER = "take constants out of the log density, and compute it in double precision: only its differences count"
 
 
@@ -39,6 +44,13 @@ class Evidence(NamedTuple):
     slope: Slope | None
     trend: Trend | None
     finite: bool
+    motion: Motion | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing is known from the weights, and more of them would not tell: that is what chains are for."""
+        known = not self.finite or self.rounding > LARGEST_ROUNDING or self.entries.trusted
+        return not known and (self.approximation.dim > TOO_MANY or _more_draws(self) is None)
 
     @property
     def sloping(self) -> bool:
@@ -63,7 +75,7 @@ class Evidence(NamedTuple):
         return max(np.nan_to_num(self.weighted.candidates.noise), float(np.finfo(np.float64).eps * largest))
 
 
-def judge(evidence: Evidence) -> tuple[Verdict, list[str], list[str]]:
+def judge(evidence: Evidence) -> Judgement:
     """The verdict, its reasons and the advice, the most important first.
 
     What cannot be trusted leaves nothing to say that q is right. If the weights can be, they may also say that q is off
@@ -76,20 +88,47 @@ def judge(evidence: Evidence) -> tuple[Verdict, list[str], list[str]]:
     if evidence.rounding > LARGEST_ROUNDING:
         return "poor", [*reasons, _blurred(evidence)], [*advice, SHARPER]
     if not evidence.entries.trusted:
-        return "poor", [*reasons, _distrust(evidence)], [*advice, *_if_poor(evidence)]
-    off = _off(evidence.entries)
-    if off:
+        return _by_chains(evidence, reasons, advice)
+    wrong = off(evidence.entries)
+    if wrong:
         more = [] if evidence.on_the_way else _fuller(evidence.approximation)
-        return "usable", [*reasons, off], [*advice, RESAMPLE, *more]
+        return "usable", [*reasons, wrong], [*advice, RESAMPLE, *more]
     if evidence.steep:
         return (
             "usable",
             [*reasons, "the weights see no mean or sd that is off, so the two disagree"],
             [*advice, RESAMPLE],
         )
-    if evidence.status.kind == "diverged" or evidence.weighted.failed:
-        return "usable", [*reasons, RIGHT], advice
-    return "good", [*reasons, RIGHT], advice
+    return _unless_it_failed(evidence, [*reasons, RIGHT], advice)
+
+
+def _unless_it_failed(evidence: Evidence, reasons: list[str], advice: list[str]) -> Judgement:
+    """Where nothing speaks against q but perhaps how the fit ended."""
+    failed = evidence.status.kind == "diverged" or evidence.weighted.failed
+    return "usable" if failed and evidence.entries.trusted else "poor" if failed else "good", reasons, advice
+
+
+def _by_chains(evidence: Evidence, reasons: list[str], advice: list[str]) -> Judgement:
+    """Where the weights cannot tell: by where short chains went."""
+    motion = evidence.motion
+    if motion is None or not motion.tells:
+        return "poor", [*reasons, _distrust(evidence)], [*advice, *_if_poor(evidence)]
+    if motion.wrong is None and motion.sure:
+        return _unless_it_failed(evidence, [*reasons, STAYED], advice)
+    row = int(np.argmax(motion.entries.error_noise))
+    too_few = f"{motion.chains} chains are too few to be sure of {motion.entries.names[row]}"
+    reasons = [*reasons, f"{motion.wrong or too_few}, {BY_MOTION}"]
+    more = [] if motion.wrong else [_more_chains(motion)]
+    if motion.mended:
+        return "usable", reasons, [*advice, RESAMPLE, *more, *_fuller(evidence.approximation)]
+    return "poor", reasons, [*advice, *more, *_if_poor(evidence)]
+
+
+def _more_chains(motion: Motion) -> str:
+    short = float(motion.entries.error_noise.max() / motion.entries.largest_noise)  # falls with the root of the chains
+    return (
+        f"more chains: fit.diagnose(num_samples={_round_up(int(1.5 * motion.passes / PASSES_PER_DRAW * short**2)):_})"
+    )
 
 
 def _blurred(evidence: Evidence) -> str:
@@ -102,22 +141,31 @@ def _blurred(evidence: Evidence) -> str:
 
 def _distrust(evidence: Evidence) -> str:
     weighted, entries, dim = evidence.weighted, evidence.entries, evidence.approximation.dim
+    slow = _slow(evidence.motion)
     if dim > TOO_MANY:
         return (
             f"{dim:,} latents are too many for importance weights, of which one draw has nearly all, however good q "
-            "is: nothing here says that q is right, nor that it is wrong"
+            f"is{slow}: nothing here says that q is right, nor that it is wrong"
         )
-    missed = "q misses mass of the posterior, and the draws cannot say how much"
+    missed = f"q misses mass of the posterior, and the draws cannot say how much{slow}"
     if not weighted.trusted:
         return f"k-hat {weighted.k_hat:.2f} is above {weighted.threshold:.2f}: {missed}"
     row = int(np.argmax(entries.resampled_noise))
     if not entries.precise:
         return (
             f"{weighted.num_draws:,} draws are worth {weighted.effective:,.0f} of the posterior's: too few to say "
-            f"where {entries.names[row]} is"
+            f"where {entries.names[row]} is{slow}"
         )
     row = int(np.argmax(entries.k_hat))
     return f"k-hat of {entries.names[row]} is {entries.k_hat[row]:.2f}: {missed}"
+
+
+def _slow(motion: Motion | None) -> str:
+    """Why chains, if there were any, do not tell."""
+    if motion is None:
+        return ""
+    where = "many latents together" if motion.memory <= MOST_MEMORY else motion.slowest
+    return f", and short chains from draws of q do not tell: they move too slowly along {where}"
 
 
 def _how_it_ended(evidence: Evidence) -> tuple[list[str], list[str]]:
@@ -145,21 +193,6 @@ def _motion(evidence: Evidence) -> str:
         return f"the ELBO was still rising: by {evidence.trend.value:,.1f} nats over the last third of the fit"
     assert evidence.slope is not None
     return f"the ELBO still has a slope: {evidence.slope.value:.2f} nats per sd in the mean of q"
-
-
-def _off(entries: Entries) -> str | None:
-    """What is off by more than it may be, or is within a standard error of that."""
-    error = np.abs(entries.mean_error) + entries.error_noise
-    stretch = np.abs(np.log(np.maximum(entries.sd_ratio, 1e-300))) + entries.error_noise
-    mean, sd = int(np.argmax(error)), int(np.argmax(stretch))
-    noise = entries.error_noise
-    if error[mean] > MEAN_OFF:
-        off = f"{abs(entries.mean_error[mean]):.2f} ± {noise[mean]:.2f}"
-        return f"the mean of {entries.names[mean]} is off by {off} of the posterior's sds"
-    if stretch[sd] > np.log(SD_OFF):
-        ratio = entries.sd_ratio[sd]
-        return f"the sd of {entries.names[sd]} is {ratio:.2f} ± {ratio * noise[sd]:.2f} times q's"
-    return None
 
 
 def _if_poor(evidence: Evidence) -> list[str]:

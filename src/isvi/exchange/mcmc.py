@@ -12,10 +12,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.data.dataset import Dataset
-from isvi.exchange.standard import standard, starts
+from isvi.exchange.standard import starts
 from isvi.model.binding import make_target
 from isvi.results.weights.evaluation import in_one_precision
 from isvi.results.weights.exploration import Frame
+from isvi.results.weights.standard import standard
 from isvi.results.weights.unconstrained import Unconstrained
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from isvi.checkpoints.choices import restored
 from isvi.checkpoints.identity import differences, identify, read_identity, refuse_another_run, write_identity
 from isvi.core.errors import CheckpointError, ConfigurationError, require
 from isvi.core.settings import own_settings
+from isvi.data.devices import Devices
 from isvi.estimators import EstimatorOptions
 from isvi.exchange.updating import updated, warn_if_far
 from isvi.families import Family
@@ -67,6 +68,7 @@ def fit(
     callbacks: Sequence[Callback] = (),
     prior: Fit | None = None,
     workers: int | Workers | Executor | None = None,
+    devices: Devices | None = None,
 ) -> Fit:
     """Fit a variational approximation to the posterior.
 
@@ -108,7 +110,9 @@ def fit(
             the old rows are not needed again.
         workers: who makes the records, if not this process: a number of processes on this machine, or
             :class:`isvi.Ray`, :class:`isvi.Pool`, or an executor of :mod:`concurrent.futures`. Their number does not
-            change the result.
+            change the result, unless they are asynchronous.
+        devices: spread the rows of every mini-batch over so many of ``jax.devices()``, or over these, such as the GPUs
+            of a machine. The result is the same up to rounding.
 
     Ctrl-C ends the fit after the present chunk of steps, and what there is is returned; twice raises at once. SIGTERM
     ends the process, as always; with a ``checkpoint``, after everything was saved (:class:`isvi.Checkpoint`).
@@ -120,9 +124,9 @@ def fit(
             "checkpoint and prior cannot go together: a checkpoint does not know the earlier fit. Leave one out.",
         )
         model = updated(model, prior)
-    making = Making(chosen_workers(workers), model, data)
+    making = _making(workers, devices, model, data)
     options = Options(family, algorithm, estimator, batch_size, budget, initial_scale, starts, seed, independent_rows)
-    setup = prepare(model, data, options, optimizer, num_samples, initial)
+    setup = prepare(model, data, options, optimizer, num_samples, initial, devices)
     start = setup.checked_start(initial)
     report = reporters(progress, setup.budget_of_method, callbacks)
     if checkpoint is None:
@@ -152,6 +156,7 @@ def resume(
     progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
     workers: int | Workers | Executor | None = None,
+    devices: Devices | None = None,
 ) -> Fit:
     """Go on with a fit from its last checkpoint, to the same end, bit for bit, that it would have had.
 
@@ -164,7 +169,7 @@ def resume(
         data: the same data.
         family, algorithm, estimator: only if they were of a kind of your own.
         optimizer: only if one was given to ``fit``, and then the same.
-        progress, callbacks, workers: as for ``fit``.
+        progress, callbacks, workers, devices: as for ``fit``.
     """
     folder = Path(checkpoint.folder if isinstance(checkpoint, Checkpoint) else checkpoint)
     identity = read_identity(folder)
@@ -173,8 +178,8 @@ def resume(
         recorded = restored(identity["options"], [field.name for field in fields(Options)], given)
     except CheckpointError as error:
         raise CheckpointError(f"{folder} cannot be resumed: {error}") from None
-    making = Making(chosen_workers(workers), model, data)
-    setup = prepare(model, data, Options(**recorded), optimizer)
+    making = _making(workers, devices, model, data)
+    setup = prepare(model, data, Options(**recorded), optimizer, devices=devices)
     found = differences(identity, _identity(setup))
     require(
         not found,
@@ -191,6 +196,15 @@ def resume(
         log.info("going on from %s after %s model gradients", folder, f"{outcome.gradients:,}")
         report = reporters(progress, setup.budget_of_method, callbacks)
         return _finished(setup, run(setup, outcome, report, making, checkpoints), report, checkpoints)
+
+
+def _making(workers: Any, devices: Devices | None, model: Model | Bindable, data: Any) -> Making:
+    require(
+        workers is None or devices is None,
+        ConfigurationError,
+        "workers and devices cannot go together: devices are of this process, and workers are others.",
+    )
+    return Making(chosen_workers(workers), model, data)
 
 
 def _checkpoints(checkpoint: str | Path | Checkpoint, setup: Setup) -> Checkpoints:

@@ -98,7 +98,7 @@ class Running:
     def through(self, setup: Setup, outcome: Outcome) -> tuple[Outcome, bool]:
         """The phases of a run: the method that was chosen, and, where that gives up, Adam. Also tells whether to begin
         again with more nodes."""
-        with self.making.open(setup, outcome.nodes) as begin_of:
+        with self.making.open(setup, outcome.nodes) as elsewhere_of:
 
             def drive(method: Method, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
                 driver = Driver(
@@ -110,7 +110,7 @@ class Running:
                     setup.target.on_host,
                     setup.approximation.coordinates.labels,
                     self.between_calls,
-                    begin_of(outcome.fell_back_at is not None),
+                    elsewhere_of(outcome.fell_back_at is not None),
                 )
                 return driver.drive(outcome, budget, starts)
 

@@ -17,6 +17,7 @@ from isvi.auto.natural import NaturalSteps
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
 from isvi.core.errors import ConfigurationError, StartError, require
+from isvi.data.devices import Devices, spread
 from isvi.data.opening import Data
 from isvi.estimators import Estimator, EstimatorOptions, Reparameterization
 from isvi.families import Approximation, Family, FullRank, Nested, Warped, approximate
@@ -48,6 +49,7 @@ from isvi.fitting.starts import Starts
 from isvi.model.binding import Bindable, bind, make_target
 from isvi.model.checks import DRAWS, Trial
 from isvi.model.cutting import cut
+from isvi.model.external import ExternalModel
 from isvi.model.grouping import Groups
 from isvi.model.local import Marginal, marginal_of
 from isvi.model.model import Model
@@ -123,8 +125,10 @@ class Setup:
 
     def check_start(self, start: Params) -> None:
         """Evaluate the model at draws from the initial approximation; everything must be finite."""
-        draw = compiled_once(self.drawn_from.draw, static_argnums=2)
-        self.trial.check(draw(self.keys[1], start, DRAWS), self.dataset.first)
+        self.trial.check(self._tried_at(start), self.dataset.first)
+
+    def _tried_at(self, start: Params) -> Array:
+        return compiled_once(self.drawn_from.draw, static_argnums=2)(self.keys[1], start, DRAWS)
 
     @cached_property
     def effort(self) -> dict[str, Any] | None:
@@ -205,12 +209,12 @@ class Setup:
         start = self.start(initial)
         try:
             self.check_start(start)
-        except StartError:
-            if self.options.initial_scale is not None or given_values(self.model, initial):
-                raise
-            start = self.start(initial, CLOSER)
-            if not self._finite_at(start):
-                raise
+        except StartError as error:
+            chosen = self.options.initial_scale is not None or given_values(self.model, initial)
+            closer = None if chosen else self.start(initial, CLOSER)
+            if closer is None or not self._finite_at(closer):
+                raise self.trial.explained(error, self._tried_at(start), self.dataset.first) from None
+            start = closer
         return start
 
     def _finite_at(self, start: Params) -> bool:
@@ -249,6 +253,7 @@ def prepare(
     optimizer: optax.GradientTransformation | None = None,
     num_samples: int | None = None,
     initial: Mapping[str, Any] | Callable | None = None,
+    devices: Devices | None = None,
 ) -> Setup:
     """Check the model, the data and the choices against each other, and make the open ones."""
     model, data, batch_size = bind(model, data, options.batch_size)
@@ -261,6 +266,14 @@ def prepare(
     few_rows = rows_at_once(algorithm, approximation.dim)
     independent, around = options.independent_rows, given_values(model, initial)
     dataset, independent = cut(model, data, batch_size, options.seed, few_rows, independent=independent, around=around)
+    if devices is not None:
+        require(
+            data is not None and not isinstance(model, ExternalModel),
+            ConfigurationError,
+            "devices are for models in JAX with data, whose rows they share; a model on the host is evaluated by "
+            "workers instead (isvi.fit(..., workers=...)).",
+        )
+        dataset = spread(dataset, devices)
     able = warpable(algorithm, approximation.dim, dataset)
     nests = nestable(algorithm, approximation.dim, dataset, make_target(model, approximation.coordinates).on_host)
     if bent and isinstance(algorithm, Auto):

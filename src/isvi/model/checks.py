@@ -15,6 +15,7 @@ from isvi.data.dataset import Batch, Dataset
 from isvi.model.external import ExternalModel, ExternalTarget
 from isvi.model.gradient_check import check_gradient, in_double_precision
 from isvi.model.model import Model
+from isvi.model.rows_check import forget_compiled
 from isvi.model.target import Target
 from isvi.model.tracing import used_latents
 
@@ -77,6 +78,17 @@ class Trial:
         else:
             _require_finite(self._target, draws, self.parts(draws, dataset))
 
+    def explained(self, error: StartError, draws: jax.Array, dataset: Dataset) -> StartError:
+        """The error of :meth:`check`; with what to do where only single precision is to blame, in which exp(-104) is 0
+        and the slope of its square root infinite."""
+        single = not isinstance(self._target, ExternalTarget) and draws.dtype == jnp.float32
+        if not single or not _finite_in_double_precision(self._target, np.asarray(draws), dataset.batch(0)):
+            return error
+        return StartError(
+            f"{error} In double precision it is finite there: begin your program with "
+            "jax.config.update('jax_enable_x64', True)."
+        )
+
     def parts(self, draws: jax.Array, dataset: Dataset, index: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Values and gradients of each density at ``DRAWS`` draws, on one mini-batch; of a model on the host, where an
         evaluation may be dear, those of the log joint at the first draw only."""
@@ -123,6 +135,18 @@ def _require_finite(target: Target, draws: jax.Array, parts: dict[str, tuple[np.
             draw, entry = np.argwhere(~np.isfinite(gradients))[0]
             name = target.coordinates.labels()[entry]
             _refuse_start(target, label, f"has gradient {gradients[draw, entry]} in {name}", draws[draw])
+
+
+def _finite_in_double_precision(target: Target, draws: np.ndarray, batch: Batch) -> bool:
+    forget_compiled()
+    try:
+        with jax.enable_x64(True):
+            found = jax.device_get(jax.jit(partial(_parts, target))(jnp.asarray(draws, jnp.float64), batch))
+    except (TypeError, ValueError):  # what the model holds is in single precision
+        return False
+    finally:
+        forget_compiled()
+    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(found))
 
 
 def _parts(target: Target, draws: jax.Array, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:

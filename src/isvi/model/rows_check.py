@@ -125,17 +125,18 @@ def _evaluated(model: Model, rows: Any, around: Values, with_halves: bool) -> Co
 def _in_double_precision(compare: Callable[[], Compared]) -> Compared | None:
     """What a model closes over keeps the precision in which it was first traced for as long as anything compiled with
     it lives: so nothing may be left of what was before, and nothing of this for the fit."""
-    _forget_compiled()
+    forget_compiled()
     try:
         with jax.enable_x64(True):
             return compare()
     except (TypeError, ValueError):
         return None
     finally:
-        _forget_compiled()
+        forget_compiled()
 
 
-def _forget_compiled() -> None:
+def forget_compiled() -> None:
+    """Before and after a model is evaluated in another precision."""
     jax.clear_caches()
     gc.collect()
 

@@ -23,13 +23,15 @@ from isvi.results.attempts import Attempt
 from isvi.results.density import log_prob
 from isvi.results.history import History
 from isvi.results.local import Local, local, predict_local
-from isvi.results.moments import Marginals, affordable_draws, exact_marginals
+from isvi.results.moments import Marginals, marginals
+from isvi.results.remembered import Remembered
 from isvi.results.status import Status
-from isvi.results.summary import Summary, summarize
+from isvi.results.summary import Summary, caption, summarize
 from isvi.results.weights.evaluation import ElboEstimate, Evaluation, default_draws, evaluate
 from isvi.results.weights.exploration import Candidates, explore
 from isvi.results.weights.importance import Importance, importance
 from isvi.results.weights.smoothing import FEWEST_FOR_A_TAIL
+from isvi.results.weights.standard import standard
 
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from isvi.diagnosis import Diagnosis
-
-EVALUATIONS_KEPT = 2
 
 log = logging.getLogger("isvi")
 
@@ -158,12 +158,7 @@ class Fit:
 
     def summary(self, limit: int = 20) -> Summary:
         """A table; prints at most ``limit`` rows."""
-        shape = self.approximation.description
-        effort = f"{self.gradients:,} model gradients, {self.steps:,} steps"
-        if self.starts:
-            effort += f", the best of {len(self.starts)} starts"
-        caption = f"{shape[0].upper()}{shape[1:]}; {effort}; {self.status}"
-        return summarize(self._marginals, caption, limit)
+        return summarize(self._marginals, caption(self), limit)
 
     @own_settings()
     def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:
@@ -191,17 +186,24 @@ class Fit:
         from isvi.diagnosis import diagnose
 
         weighted = self._weighted(num_samples, seed)
-        return diagnose(self, weighted, self._judged(jnp.asarray(weighted.candidates.draws)), seed)
+        key = weighted.candidates.passes, seed
+
+        def diagnosed() -> "Diagnosis":
+            return diagnose(self, weighted, self._judged(jnp.asarray(weighted.candidates.draws)), seed)
+
+        return self._diagnoses.get(key, diagnosed)
 
     def resample(self, num_samples: int = 1000, seed: int = 0, candidates: int | None = None) -> dict[str, np.ndarray]:
         """Draws corrected towards the posterior: picked by smoothed importance weights (PSIS), from q's and from others
-        around it.
+        around it; or, where the weights cannot be trusted but short chains can, from where these went.
 
-        Some are picked more than once. The candidates are those that :meth:`diagnose` evaluates with this seed: after
-        it, this costs no further pass over the data. A warning is logged if k-hat says they cannot be trusted.
+        Some are picked more than once. The candidates are those of :meth:`diagnose` with this seed: after it, this
+        costs no further pass over the data. A warning is logged if neither can be trusted.
         """
         require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
-        weighted = self._weighted(candidates, seed)
+        told, weighted = self.diagnose(candidates, seed), self._weighted(candidates, seed)
+        if told.motion is not None and told.motion.tells:
+            return self._constrained(jnp.asarray(told.motion.pick(num_samples, seed)))
         if not weighted.trusted:
             log.warning("resample: k-hat is %.2f; these draws are not the posterior's either", weighted.k_hat)
         return self._constrained(jnp.asarray(weighted.resample(num_samples, seed)))
@@ -276,8 +278,6 @@ class Fit:
     def mass_matrix(self) -> np.ndarray:
         """The covariance of q in unconstrained space, which samplers call the inverse mass matrix; beyond 1,000 entries
         its diagonal. In the order of ``fit.approximation.coordinates.labels()``."""
-        from isvi.exchange.standard import standard
-
         return standard(self).covariance
 
     def save(self, path: str | Path) -> None:
@@ -305,42 +305,31 @@ class Fit:
 
     @cached_property
     def _marginals(self) -> dict[str, Marginals]:
-        if self.saved_draws is not None:
-            return {name: Marginals.of_draws(values) for name, values in self.saved_draws.items()}
-        exact = exact_marginals(self)
-        if exact and set(exact) == set(self.model.latents):
-            return exact
-        # Mirrored draws give the exact mean of every entry that is not transformed.
-        number, mirrored = affordable_draws(self.approximation.dim), self.approximation.symmetric
-        drawn = self._constrained(self._draw(number, seed=0, antithetic=mirrored))
-        return {name: exact.get(name) or Marginals.of_draws(values) for name, values in drawn.items()}
+        return marginals(self)
 
     @cached_property
-    def _evaluations(self) -> dict[tuple[int, int], Evaluation]:
-        return {}
+    def _evaluations(self) -> Remembered[tuple[int, int], Evaluation]:
+        return Remembered()
 
     @own_settings()
     def _evaluated(self, num_samples: int, seed: int) -> Evaluation:
         """Evaluated draws, remembered: diagnosing, resampling and the ELBO use the same ones."""
-        if (num_samples, seed) not in self._evaluations:
-            while len(self._evaluations) >= EVALUATIONS_KEPT:
-                self._evaluations.pop(next(iter(self._evaluations)))
-            self._evaluations[num_samples, seed] = evaluate(self, num_samples, seed)
-        return self._evaluations[num_samples, seed]
+        return self._evaluations.get((num_samples, seed), lambda: evaluate(self, num_samples, seed))
 
     @cached_property
-    def _explorations(self) -> dict[tuple[int, int], Candidates]:
-        return {}
+    def _diagnoses(self) -> "Remembered[tuple[int, int], Diagnosis]":
+        return Remembered()
+
+    @cached_property
+    def _explorations(self) -> Remembered[tuple[int, int], Candidates]:
+        return Remembered()
 
     @own_settings()
     def _explored(self, num_samples: int, seed: int) -> Candidates:
         """Evaluated candidates for the posterior's draws, remembered likewise."""
-        if (num_samples, seed) not in self._explorations:
-            while len(self._explorations) >= EVALUATIONS_KEPT:
-                self._explorations.pop(next(iter(self._explorations)))
-            found = self._explorations[num_samples, seed] = explore(self, num_samples, seed)
-            self._evaluations[found.own, seed] = found.evaluation
-        return self._explorations[num_samples, seed]
+        found = self._explorations.get((num_samples, seed), lambda: explore(self, num_samples, seed))
+        self._evaluations.get((found.own, seed), lambda: found.evaluation)
+        return found
 
     def _weighted(self, num_samples: int | None, seed: int) -> Importance:
         draws = default_draws(self) if num_samples is None else num_samples

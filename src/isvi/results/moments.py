@@ -41,6 +41,19 @@ class Marginals(NamedTuple):
         return cls(draws.mean(axis=0), draws.std(axis=0, ddof=1, dtype=np.float64), quantiles)
 
 
+def marginals(fit: "Fit") -> dict[str, Marginals]:
+    """Of every latent, and of what the model reports besides: from draws where they are not known exactly."""
+    if fit.saved_draws is not None:
+        return {name: Marginals.of_draws(values) for name, values in fit.saved_draws.items()}
+    exact = exact_marginals(fit)
+    if exact and set(exact) == set(fit.model.latents):
+        return exact
+    # Mirrored draws give the exact mean of every entry that is not transformed.
+    number, mirrored = affordable_draws(fit.approximation.dim), fit.approximation.symmetric
+    drawn = fit._constrained(fit._draw(number, seed=0, antithetic=mirrored))
+    return {name: exact.get(name) or Marginals.of_draws(values) for name, values in drawn.items()}
+
+
 def affordable_draws(dim: int) -> int:
     """How many draws of so many entries moments are taken from."""
     return max(FEWEST, min(DRAWS, NUMBERS // dim))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -12,6 +13,9 @@ from rich.text import Text
 from isvi.core.coordinates import entry_labels
 from isvi.core.text import shown
 from isvi.results.moments import Marginals
+
+if TYPE_CHECKING:
+    from isvi.results.fit import Fit
 
 COLUMNS = ("mean", "sd", "5%", "50%", "95%")
 
@@ -65,6 +69,15 @@ class Summary:
             for name, row in zip(self.names[: self.limit], self.values, strict=False)
         )
         return f"<table><tr>{head}</tr>{rows}</table><p>{escape(shown(self.caption))}</p>"
+
+
+def caption(fit: "Fit") -> str:
+    """What was fitted, at what cost, and how it ended."""
+    shape = fit.approximation.description
+    effort = f"{fit.gradients:,} model gradients, {fit.steps:,} steps"
+    if fit.starts:
+        effort += f", the best of {len(fit.starts)} starts"
+    return f"{shape[0].upper()}{shape[1:]}; {effort}; {fit.status}"
 
 
 def summarize(marginals: dict[str, Marginals], caption: str, limit: int) -> Summary:

@@ -5,8 +5,10 @@ cluster. A task is a function of its content alone, so it does not matter who do
 """
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Protocol
+
+import numpy as np
 
 from isvi.core.errors import ConfigurationError, WorkerError, require
 from isvi.workers.answers import Raised
@@ -26,12 +28,22 @@ class Work(Protocol):
 
 
 class Crew(Protocol):
-    """Workers that have the work open, or soon will."""
+    """Workers that have the work open, or soon will.
+
+    Attributes:
+        size: how many there are.
+        asynchronous: whether they go on at older parameters while they wait for newer ones.
+        parts: whether each has a part of the data, and the tasks of that part.
+    """
 
     time_limit: float
+    size: int
+    asynchronous: bool
+    parts: bool
 
-    def submit(self, task: Any) -> "Future[Any]":
-        """Have a task done by whoever is free; :func:`wait_for` its answer."""
+    def submit(self, task: Any, place: int | None = None) -> "Future[Any]":
+        """Have a task done, and :func:`wait_for` its answer: by whoever is free, or, where each worker has a part, by
+        the one that all tasks of this place go to, as long as it is there."""
         ...
 
     def close(self) -> None:
@@ -49,18 +61,25 @@ class Workers(Protocol):
 
 def wait_for(future: "Future[Any]", time_limit: float) -> Any:
     """The answer, or what the worker raised, as it would have been raised here."""
-    try:
-        answer = future.result(time_limit)
-    except TimeoutError:
-        if future.done():
-            raise
-        raise WorkerError(
-            f"No worker answered within {time_limit:g} seconds. If the model takes that long, or the workers to start: "
-            "a longer time_limit, such as isvi.Ray(..., time_limit=3600). Otherwise look at what they are doing."
-        ) from None
+    wait([future], time_limit)
+    if not future.done():
+        raise unanswered(time_limit)
+    return unpacked(future)
+
+
+def unpacked(future: "Future[Any]") -> Any:
+    """The answer of a worker that is done, or what it raised."""
+    answer = future.result()
     if isinstance(answer, Raised):
         raise answer.here()
     return answer
+
+
+def unanswered(time_limit: float) -> WorkerError:
+    return WorkerError(
+        f"No worker answered within {time_limit:g} seconds. If the model takes that long, or the workers to start: "
+        "a longer time_limit, such as isvi.Ray(..., time_limit=3600). Otherwise look at what they are doing."
+    )
 
 
 def checked_time_limit(time_limit: float) -> None:
@@ -68,6 +87,14 @@ def checked_time_limit(time_limit: float) -> None:
         isinstance(time_limit, (int, float)) and time_limit > 0,
         ConfigurationError,
         f"time_limit is in seconds and must be positive; got {time_limit!r}.",
+    )
+
+
+def checked_size(num_workers: int) -> None:
+    require(
+        isinstance(num_workers, (int, np.integer)) and not isinstance(num_workers, bool) and num_workers >= 1,
+        ConfigurationError,
+        f"num_workers must be a whole number, at least 1; got {num_workers!r}.",
     )
 
 

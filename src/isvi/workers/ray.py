@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from isvi.core.errors import ConfigurationError, WorkerError, require
+from isvi.core.errors import ConfigurationError, WorkerError
 from isvi.core.extras import import_extra
 from isvi.workers.answers import Raised, answered
-from isvi.workers.crew import TIME_LIMIT, Work, checked_time_limit, refuse_another_try
+from isvi.workers.crew import TIME_LIMIT, Work, checked_size, checked_time_limit, refuse_another_try
 from isvi.workers.sending import CANNOT_BE_SENT
 
 log = logging.getLogger("isvi")
@@ -39,6 +39,10 @@ class Ray:
         cpus: of the cluster's, that a worker takes up.
         gpus: likewise.
         time_limit: seconds to wait for an answer before giving up.
+        asynchronous: workers do not wait for each other, nor for newer parameters. For unequal ones, or more than have
+            something to do otherwise; the result then depends on who was how fast.
+        parts: each worker reads a part of a source only, and makes the records of that part, instead of all of them
+            reading everything. For sources that take longer to decode than the model takes.
     """
 
     num_workers: int
@@ -46,24 +50,23 @@ class Ray:
     cpus: float = 1
     gpus: float = 0
     time_limit: float = TIME_LIMIT
+    asynchronous: bool = False
+    parts: bool = False
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.num_workers, (int, np.integer)) and self.num_workers >= 1,
-            ConfigurationError,
-            f"num_workers must be a whole number, at least 1; got {self.num_workers!r}.",
-        )
+        checked_size(self.num_workers)
         checked_time_limit(self.time_limit)
 
     def open(self, work: Work) -> "RayCrew":
         return RayCrew(self, work)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     """A task on its way."""
 
     task: Any
+    place: int | None
     future: "Future[Any]" = field(default_factory=Future)
     tries: int = 0
 
@@ -77,10 +80,12 @@ class RayCrew:
 
     def __init__(self, options: Ray, work: Work) -> None:
         self._ray = import_extra("ray", "ray", "isvi.Ray")
-        self.time_limit = options.time_limit
+        self.time_limit, self.size = options.time_limit, int(options.num_workers)
+        self.asynchronous, self.parts = options.asynchronous, options.parts
         self._lock = threading.RLock()
         self._jobs: deque[_Job] = deque()
         self._idle: list[Any] = []
+        self._lost: set[int] = set()
         self._error: Exception | None = None
         self._started = not self._ray.is_initialized()
         if self._started:
@@ -92,12 +97,11 @@ class RayCrew:
             raise ConfigurationError(CANNOT_BE_SENT.format(error=f"{type(error).__name__}: {error}")) from error
         actor = self._ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_restarts=-1)(_Worker)
         self._actors = [actor.remote(sys.path) for _ in range(options.num_workers)]
-        self._expected = len(self._actors)
         for one in self._actors:
             self._prepare(one)
 
-    def submit(self, task: Any) -> "Future[Any]":
-        job = _Job(task)
+    def submit(self, task: Any, place: int | None = None) -> "Future[Any]":
+        job = _Job(task, None if place is None else place % self.size)
         with self._lock:
             self._jobs.append(job)
             self._assign()
@@ -122,8 +126,8 @@ class RayCrew:
         with self._lock:
             error = future.exception()
             if error is not None:
-                self._expected -= 1
-                if self._expected == 0 and self._error is None:
+                self._lost.add(self._number(actor))
+                if len(self._lost) == self.size and self._error is None:
                     self._error = WorkerError(f"No worker is left, and none can be started: {error}")
             elif isinstance(answer := future.result(), Raised):
                 self._error = answer.here()
@@ -133,14 +137,24 @@ class RayCrew:
 
     def _assign(self) -> None:
         """Tasks to those who have none. With the lock."""
-        while self._jobs and (self._idle or self._error is not None):
-            job = self._jobs.popleft()
+        for job in tuple(self._jobs):
+            actor = next((one for one in reversed(self._idle) if self._may(one, job)), None)
+            if actor is None and self._error is None:
+                continue
+            self._jobs.remove(job)
             if job.future.cancelled() or not (job.future.running() or job.future.set_running_or_notify_cancel()):
                 continue
             if self._error is not None:
                 job.future.set_exception(self._error)
                 continue
-            self._give(self._idle.pop(), job)
+            self._idle.remove(actor)
+            self._give(actor, job)
+
+    def _may(self, actor: Any, job: _Job) -> bool:
+        return job.place is None or job.place in self._lost or self._number(actor) == job.place
+
+    def _number(self, actor: Any) -> int:
+        return next(number for number, one in enumerate(self._actors) if one is actor)
 
     def _give(self, actor: Any, job: _Job) -> None:
         actor.do.remote(job.task).future().add_done_callback(lambda future: self._done(actor, job, future))
@@ -165,7 +179,7 @@ class RayCrew:
 
     def _again(self, actor: Any, job: _Job, begun: bool) -> None:
         log.info("a worker died; what it was doing is done by another")
-        job.tries += begun
+        job.tries, job.place = job.tries + begun, None
         if refusal := refuse_another_try(job.tries):
             job.future.set_exception(refusal)
         else:

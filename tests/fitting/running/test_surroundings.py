@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import logging
+import multiprocessing
 import os
 import re
 import resource
@@ -10,7 +11,9 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +146,41 @@ def test_damaged_zarr_stores_are_refused(damage: Any, tmp_path: Path) -> None:
     )
     with pytest.raises(isvi.DataError, match=r"rows\.zarr"):
         isvi.fit(model, isvi.data.Zarr(tmp_path / "rows.zarr"), progress=False, **OPTIONS)
+
+
+def fitted(seed: int) -> np.ndarray:
+    return isvi.fit(MODEL, ROWS, progress=False, seed=seed, **OPTIONS).mean()["m"]
+
+
+def test_two_threads_fit_as_if_they_were_alone() -> None:
+    expected = [fitted(seed) for seed in (0, 1)]
+    with ThreadPoolExecutor(2) as threads:
+        np.testing.assert_array_equal(list(threads.map(fitted, (0, 1))), expected)
+
+
+def tell(connection: Connection, work: Callable[[], Any]) -> None:
+    try:
+        connection.send(work())
+    except Exception as error:
+        connection.send(error)
+
+
+@pytest.mark.parametrize("work", [lambda fit: fitted(1), lambda fit: fit.sample(3)], ids=["fit", "sample"])
+def test_a_process_that_was_forked_off_after_a_fit_is_refused(work: Callable) -> None:
+    """It lacks JAX's threads, and would wait for them for ever."""
+    fit = isvi.fit(MODEL, ROWS, progress=False, **OPTIONS)
+    ours, theirs = multiprocessing.Pipe()
+    forked = multiprocessing.get_context("fork").Process(target=tell, args=(theirs, lambda: work(fit)))
+    with pytest.warns(RuntimeWarning, match=r"os\.fork"):
+        forked.start()
+    try:
+        assert ours.poll(60), "it waits for ever"
+        said = ours.recv()
+    finally:
+        forked.kill()
+        forked.join()
+    assert isinstance(said, isvi.ConfigurationError)
+    assert "spawn" in str(said)
 
 
 @pytest.mark.slow

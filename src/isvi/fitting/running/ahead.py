@@ -7,34 +7,22 @@ all the same, because it had to go back, the rest is dropped and begun again.
 """
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from threading import Event
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from isvi.algorithms.step import Method, State
 from isvi.data.schedule import Schedule
 from isvi.families.base import Params
+from isvi.fitting.running.elsewhere import Begin, Pending, wait_for_turn
 from isvi.memory.record import Record
 
 MOST_BEGUN = 64
 """Records under way at the same time, at most."""
-
-
-class Pending(Protocol):
-    """A record that is being made."""
-
-    def result(self) -> Record: ...
-
-    def cancel(self) -> None: ...
-
-
-Begin = Callable[[PRNGKeyArray, Params, int], Pending]
-"""``begin(key, params, index)``: have a record of this mini-batch made."""
 
 
 class _Begun(NamedTuple):
@@ -49,6 +37,7 @@ class Ahead:
         self._begin = begin
         self._begun: deque[_Begun] = deque()
         self._params: Params = None
+        self._came = Event()
 
         @jax.jit
         def plan(
@@ -58,7 +47,7 @@ class Ahead:
             following = jnp.arange(MOST_BEGUN)
             keys = jax.vmap(lambda step: jax.random.fold_in(jax.random.fold_in(step_key, step), 1))
             indices = schedule.order[(schedule.visited + following) % schedule.order.shape[0]]
-            return jnp.asarray(method.ahead(state)), keys(state.steps + following), indices
+            return jnp.asarray(method.ahead(state)), jax.random.key_data(keys(state.steps + following)), indices
 
         self._plan = partial(plan, step_key)
 
@@ -67,12 +56,15 @@ class Ahead:
         step = int(state.steps)
         if not (self._begun and self._begun[0].step == step and bool(_same(self._params, state.params))):
             self.drop()
-            count, keys, indices = self._plan(state, schedule)
+            count, keys, indices = jax.device_get(self._plan(state, schedule))
             self._params = state.params
-            numbers = np.asarray(indices).tolist()
             for later in range(min(int(count), MOST_BEGUN)):
-                self._begun.append(_Begun(step + later, self._begin(keys[later], state.params, numbers[later])))
-        return self._begun.popleft().pending.result()
+                pending = self._begin(keys[later], state.params, int(indices[later]))
+                pending.listen(self._came.set)
+                self._begun.append(_Begun(step + later, pending))
+        pending = self._begun.popleft().pending
+        wait_for_turn(pending, self._came)
+        return pending.result()
 
     def drop(self) -> None:
         """Forget what is under way."""

@@ -20,7 +20,7 @@ from isvi.data.dataset import Dataset
 from isvi.data.opening import Data
 from isvi.families.base import Params
 from isvi.fitting.outcome import Outcome
-from isvi.fitting.running.ahead import Begin
+from isvi.fitting.running.elsewhere import Elsewhere
 from isvi.fitting.running.host_loop import HostRun, make_host_run
 from isvi.fitting.running.loop import TOLERATED_FAILURES, Ending, LoopState, ending, make_run, make_start, own_copy
 from isvi.fitting.running.progress import Reporter, Row
@@ -55,8 +55,8 @@ class Driver:
     """Names of the approximation's entries."""
     between_calls: Callable[[Outcome], str | None] = lambda outcome: None
     """Called after every compiled call, several times a second: a reason ends the run."""
-    begin: Begin | None = None
-    """Has records made elsewhere."""
+    elsewhere: Elsewhere | None = None
+    """Who makes records, if not this process."""
 
     def drive(self, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended; from
@@ -84,13 +84,13 @@ class Driver:
         return outcome
 
     def _make(self) -> Any:
-        if self.on_host or self.begin is not None:
-            return make_host_run(self.method, self.key, self.begin)
+        if self.on_host or self.elsewhere is not None:
+            return make_host_run(self.method, self.key, self.elsewhere)
         return make_run(self.method, self.key)
 
     @property
     def _first(self) -> Dataset | None:
-        return self.dataset.first if self.begin is None else None
+        return self.dataset.first if self.elsewhere is None else None
 
     def _choose_start(self, run: Callable[..., LoopState], outcome: Outcome, starts: Starts) -> None:
         started, start = time.perf_counter(), make_start(self.method, self.dataset, self.key)
@@ -164,7 +164,7 @@ class Driver:
     def _resident(self, loop: LoopState) -> Dataset | None:
         """The data, or as much of them as is in memory, with the mini-batch that is visited next; None where records
         are made elsewhere."""
-        return self.dataset.resident(loop.schedule) if self.begin is None else None
+        return self.dataset.resident(loop.schedule) if self.elsewhere is None else None
 
     def _ending(self, loop: LoopState) -> Ending:
         """On the host. Evaluated piece by piece it would be compiled so, which takes longer than many a fit."""

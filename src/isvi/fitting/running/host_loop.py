@@ -10,8 +10,10 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from isvi.algorithms.step import Method, usable
 from isvi.core.errors import DataError, WorkerError
 from isvi.data.dataset import Dataset
-from isvi.fitting.running.ahead import Ahead, Begin
+from isvi.fitting.running.ahead import Ahead
+from isvi.fitting.running.elsewhere import Elsewhere
 from isvi.fitting.running.loop import LoopState, ended, run_keys
+from isvi.fitting.running.rolling import Rolling
 from isvi.memory.record import Record
 
 YES, NO = np.array(True), np.array(False)
@@ -27,19 +29,19 @@ class HostRun:
     next record, are one compiled loop.
 
     Args:
-        begin: has records made elsewhere (see ``ahead``), whatever the model. The driver then needs no
+        elsewhere: who makes records (see ``ahead`` and ``rolling``), whatever the model. The driver then needs no
             rows, and ``run`` no data.
 
     Attributes:
         last: the state at the latest call of the model: what is left if it raises.
     """
 
-    def __init__(self, method: Method, key: PRNGKeyArray, begin: Begin | None = None) -> None:
+    def __init__(self, method: Method, key: PRNGKeyArray, elsewhere: Elsewhere | None = None) -> None:
         self.last: LoopState | None = None
         self._outline: LoopState | None = None
         self._method = method
         self._step_key, _ = run_keys(key)
-        self._ahead = None if begin is None else Ahead(method, self._step_key, begin)
+        self._records = None if elsewhere is None else _records(method, self._step_key, elsewhere)
         self._proceed = jax.jit(self._steps)
 
     def __call__(self, loop: LoopState, dataset: Dataset | None, until: Int[Array, ""]) -> LoopState:
@@ -68,8 +70,8 @@ class HostRun:
         self, loop: LoopState, key: PRNGKeyArray, index: Int[Array, ""], dataset: Dataset | None
     ) -> tuple[Record, Array]:
         state = loop.state
-        if self._ahead is not None:
-            return usable(self._ahead.take(state, loop.schedule), state.memory.newest)
+        if self._records is not None:
+            return usable(self._records.take(state, loop.schedule), state.memory.newest)
         assert dataset is not None
         return self._method.record(key, state.params, state.memory.newest, dataset.batch(index))
 
@@ -115,12 +117,18 @@ class HostRun:
         return loop, (going_on(loop) & wanted(loop), jax.random.fold_in(step_key(loop), 1), loop.schedule.next_index)
 
 
+def _records(method: Method, step_key: PRNGKeyArray, elsewhere: Elsewhere) -> Ahead | Rolling:
+    if elsewhere.under_way is None:
+        return Ahead(method, step_key, elsewhere.begin)
+    return Rolling(method, step_key, elsewhere)
+
+
 def _strongly_typed(loop: LoopState) -> LoopState:
     """Numbers that began as Python ones have a weak type, and lose it after a step: that would compile again."""
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype) if leaf.weak_type else leaf, loop)
 
 
-def make_host_run(method: Method, key: PRNGKeyArray, begin: Begin | None = None) -> HostRun:
+def make_host_run(method: Method, key: PRNGKeyArray, elsewhere: Elsewhere | None = None) -> HostRun:
     """The counterpart of ``loop.make_run`` for a method whose target is evaluated on the host, or
     whose records are made elsewhere."""
-    return HostRun(method, key, begin)
+    return HostRun(method, key, elsewhere)

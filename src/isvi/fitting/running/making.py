@@ -1,36 +1,34 @@
-"""What workers are asked for while a fit runs.
-
-A model in JAX: whole records, each from a key, the parameters and the number of a mini-batch. A model on the host: its
-own function at one draw, and nothing else; what JAX knows around it stays with the driver, so that the numbers are
-those of a fit without workers, bit for bit.
-"""
+"""From a record that is wanted to tasks for workers, and from their answers to the record."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from isvi.data.stream import Stream
 from isvi.estimators import Estimator
 from isvi.families.base import Params
-from isvi.fitting.options import Options
-from isvi.fitting.running.ahead import Begin, Pending
+from isvi.fitting.running.elsewhere import Begin, Elsewhere, Pending
+from isvi.fitting.running.parts import Parts
 from isvi.fitting.running.surroundings import Surroundings
-from isvi.fitting.setup import Setup, prepare
+from isvi.fitting.running.tasks import Calls, Records
+from isvi.fitting.setup import Setup
 from isvi.memory.record import Record
 from isvi.model.binding import Bindable
 from isvi.model.external import ExternalTarget
-from isvi.model.external.call import External
 from isvi.model.external.rows import host_rows
 from isvi.model.model import Model
-from isvi.workers import Crew, Workers
-from isvi.workers.crew import wait_for
+from isvi.workers import Asked, Asking, Crew, Workers
+from isvi.workers.asking import REMEMBERED
+
+Whole = TypeVar("Whole")
+
+IN_RESERVE = 1.25
+"""In asynchronous mode there are so many tasks for every worker: whoever has finished one finds the next."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,8 @@ class Making:
     data: Any
 
     @contextmanager
-    def open(self, setup: Setup, nodes: tuple[int, bool] | None = None) -> Iterator[Callable[[bool], Begin | None]]:
-        """``begin_of(of_fallback)``, which has records made by the workers; None if there are none. ``nodes`` are the
+    def open(self, setup: Setup, nodes: tuple[int, bool] | None = None) -> Iterator[Callable[[bool], Elsewhere | None]]:
+        """``elsewhere_of(of_fallback)``, where the workers make records; None if there are none. ``nodes`` are the
         setup's, if not those that it was prepared with."""
         if self.workers is None:
             yield lambda of_fallback: None
@@ -57,119 +55,103 @@ class Making:
                 Records(self.model, self.data, setup.options, setup.effort, Surroundings.now(), nodes, setup)
             )
         try:
-            yield lambda of_fallback: _begin(crew, setup, of_fallback)
+            yield lambda of_fallback: _elsewhere(crew, setup, of_fallback)
         finally:
             crew.close()
 
 
-def _begin(crew: Crew, setup: Setup, of_fallback: bool) -> Begin:
-    if isinstance(setup.target, ExternalTarget):
-        return CallsOf(crew, setup, setup.target, setup.bound_estimator(of_fallback))
-    return lambda key, params, index: Whole(
-        crew, crew.submit((of_fallback, *jax.device_get((jax.random.key_data(key), params)), index))
+def _elsewhere(crew: Crew, setup: Setup, of_fallback: bool) -> Elsewhere:
+    target, estimator, parts = setup.target, setup.bound_estimator(of_fallback), Parts(setup, crew)
+    external = isinstance(target, ExternalTarget) and not target.model.external.vectorized
+    tasks = estimator.num_samples if external else 1
+    asking = _asking(crew, setup, tasks)
+    begin: Begin = WholeOf(asking, parts, of_fallback)
+    if isinstance(target, ExternalTarget):
+        begin = CallsOf(asking, parts, target, estimator)
+    under_way = max(2, int(np.ceil(IN_RESERVE * crew.size / tasks)))
+    approximation = estimator.approximation
+    return Elsewhere(
+        begin, under_way if crew.asynchronous else None, lambda params: approximation.entropy(params).sum()
     )
 
 
-@dataclass(frozen=True)
-class Records:
-    """Whole records, of a model in JAX: a :class:`isvi.workers.Work`.
-
-    Attributes:
-        options: nothing in them is left open.
-        effort: compiler options.
-        nodes: of the integrals over local latents, if not the usual ones.
-        here: the driver's own setup, where the worker is a thread of it; it is not sent.
-    """
-
-    model: Model | Bindable
-    data: Any
-    options: Options
-    effort: dict[str, Any] | None
-    surroundings: Surroundings
-    nodes: tuple[int, bool] | None = None
-    here: Setup | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self.model, self.data, self.options, self.effort, self.surroundings, self.nodes)
-
-    def __call__(self) -> Callable[[Any], Record]:
-        with self.surroundings.entered():
-            setup = self.here or prepare(self.model, self.data, self.options).with_nodes(self.nodes)
-        make = {
-            of_fallback: jax.jit(setup.bound_estimator(of_fallback).record, compiler_options=self.effort)
-            for of_fallback in (False, True)
-        }
-
-        def record(task: tuple[bool, np.ndarray, Params, int]) -> Record:
-            of_fallback, key, params, index = task
-            with self.surroundings.entered():
-                batch = setup.dataset.holding(index).batch(index)
-                return jax.device_get(make[of_fallback](jax.random.wrap_key_data(jnp.asarray(key)), params, batch))
-
-        return record
+def _asking(crew: Crew, setup: Setup, tasks: int) -> Asking:
+    """The first record of a window waits until that is decoded, on the best of workers: it is no reason to ask another
+    one."""
+    if setup.dataset.windows is None:
+        return Asking(crew)
+    return Asking(crew, max(REMEMBERED, 2 * tasks * setup.dataset.windows.length), slow_share=0.0)
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A record that a worker makes."""
+class Answers(Generic[Whole]):
+    """A record, or what else is made of one or several answers that are waited for."""
 
-    crew: Crew
-    future: "Future[Record]"
+    asked: Sequence[Asked]
+    complete: Callable[[list[Any]], Whole]
 
-    def result(self) -> Record:
-        return jax.tree.map(jnp.asarray, wait_for(self.future, self.crew.time_limit))
+    @property
+    def done(self) -> bool:
+        return all(one.done for one in self.asked)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        for one in self.asked:
+            one.listen(listener)
+
+    def hurry(self) -> float:
+        return min((one.hurry() for one in self.asked if not one.done), default=0.0)
+
+    def result(self) -> Whole:
+        return self.complete([one.answer() for one in self.asked])
 
     def cancel(self) -> None:
-        self.future.cancel()
+        for one in self.asked:
+            one.cancel()
 
 
 @dataclass(frozen=True)
-class Calls:
-    """Evaluations of a model on the host: a :class:`isvi.workers.Work`.
+class WholeOf:
+    """``begin(key_data, params, index)`` for a model in JAX: one task, the whole record."""
 
-    Attributes:
-        stream: the data, if they come from a source; else the model has them.
-    """
+    asking: Asking
+    parts: Parts
+    of_fallback: bool
 
-    external: External
-    stream: Stream | None
-    surroundings: Surroundings
-
-    def __call__(self) -> Callable[[Any], tuple[np.ndarray, dict[str, np.ndarray]]]:
-        def call(task: tuple[dict[str, np.ndarray], Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            values, rows = task
-            with self.surroundings.entered():
-                if self.stream is not None:
-                    rows = host_rows(self.stream.holding(rows).batch(rows))
-                return self.external(values, rows)
-
-        return call
+    def __call__(self, key_data: np.ndarray, params: Params, index: int) -> Pending:
+        place, ahead = self.parts.of(index)
+        asked = self.asking.ask((self.of_fallback, key_data, jax.device_get(params), index, ahead), place)
+        return Answers([asked], lambda found: jax.tree.map(jnp.asarray, found[0]))
 
 
 class CallsOf:
-    """``begin(key, params, index)`` for a model on the host: a task for every draw."""
+    """``begin(key_data, params, index)`` for a model on the host: a task for every draw."""
 
-    def __init__(self, crew: Crew, setup: Setup, target: ExternalTarget, estimator: Estimator) -> None:
-        self._crew, self._dataset, self._target, self._estimator = crew, setup.dataset, target, estimator
-        self._any = setup.dataset.batch(0)  # all mini-batches have the same share
+    def __init__(self, asking: Asking, parts: Parts, target: ExternalTarget, estimator: Estimator) -> None:
+        self._asking, self._parts, self._target, self._estimator = asking, parts, target, estimator
+        self._dataset = parts.setup.dataset
+        self._any = self._dataset.batch(0)  # all mini-batches have the same share
         self._kept: int | None = None
 
-    def __call__(self, key: PRNGKeyArray, params: Params, index: int) -> Pending:
+    def __call__(self, key_data: np.ndarray, params: Params, index: int) -> Pending:
+        key = jax.random.wrap_key_data(jnp.asarray(key_data))
         draws, log_density, share = self._estimator.draw(key, params, self._any)
-        values, rows = self._target.decode(draws), self._rows(index)
-        parts = [values] if self._target.model.external.vectorized else _one_by_one(values, len(draws))
+        place, ahead = self._parts.of(index)
+        values, rows = self._target.decode(draws), self._rows(index, ahead)
+        at_once = len(draws) if self._target.model.external.vectorized else 1
+        parts = at_draws(values, len(draws), at_once)
 
-        def complete(likelihoods: np.ndarray, pulls: dict[str, np.ndarray]) -> Record:
+        def complete(found: list[tuple[np.ndarray, dict[str, np.ndarray]]]) -> Record:
+            likelihoods, pulls = joined(found)
             log_joint, gradient = self._target.complete(draws, likelihoods, pulls, self._any.scale)
             gradient = gradient[:, : self._gradient_dim(params)]
             return Record(draws, log_density, log_joint, gradient, jnp.int32(index), share)
 
-        return Answers(self._crew, [self._crew.submit((part, rows)) for part in parts], complete)
+        return Answers([self._asking.ask((part, rows), place) for part in parts], complete)
 
-    def _rows(self, index: int) -> Any:
-        """What tells the rows: their numbers; of a source, the number of the mini-batch."""
+    def _rows(self, index: int, ahead: Sequence[int]) -> Any:
+        """What tells the rows: their numbers; of a source, the number of the mini-batch, and windows to read ahead."""
         if isinstance(self._dataset, Stream):
-            return index
+            return index, ahead
         return None if self._dataset.full is None else host_rows(self._dataset.batch(index))
 
     def _gradient_dim(self, params: Params) -> int:
@@ -180,24 +162,15 @@ class CallsOf:
         return self._kept
 
 
-@dataclass(frozen=True)
-class Answers:
-    """A record whose draws are evaluated one by one."""
-
-    crew: Crew
-    answers: "Sequence[Future[Any]]"
-    complete: Callable[[np.ndarray, dict[str, np.ndarray]], Record]
-
-    def result(self) -> Record:
-        found = [wait_for(answer, self.crew.time_limit) for answer in self.answers]
-        likelihoods = np.concatenate([value for value, _ in found])
-        pulls = {name: np.concatenate([pull[name] for _, pull in found]) for name in found[0][1]}
-        return self.complete(likelihoods, pulls)
-
-    def cancel(self) -> None:
-        for answer in self.answers:
-            answer.cancel()
+def at_draws(values: dict[str, np.ndarray], count: int, at_once: int) -> list[dict[str, np.ndarray]]:
+    """Values at so many draws, cut into some at a time."""
+    return [
+        {name: value[first : first + at_once] for name, value in values.items()} for first in range(0, count, at_once)
+    ]
 
 
-def _one_by_one(values: dict[str, np.ndarray], count: int) -> list[dict[str, np.ndarray]]:
-    return [{name: value[draw : draw + 1] for name, value in values.items()} for draw in range(count)]
+def joined(found: list[tuple[np.ndarray, dict[str, np.ndarray]]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Values and gradients at all draws again."""
+    names = found[0][1]
+    values = np.concatenate([value for value, _ in found])
+    return values, {name: np.concatenate([gradients[name] for _, gradients in found]) for name in names}

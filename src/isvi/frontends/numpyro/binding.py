@@ -1,6 +1,7 @@
 """``from_numpyro``, and the moment when the model meets its data: what is likelihood, and what can be cut."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -47,7 +48,8 @@ def from_numpyro(
     require(callable(model), ConfigurationError, f"from_numpyro needs a model function; got {model!r}.")
     # As JAX arrays: NumPy ones would be read in another precision whenever the precision is switched.
     args, kwargs = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, (args, kwargs)
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" else leaf,
+        (args, kwargs),
     )
     require(
         by is None or local is not None,
@@ -78,7 +80,7 @@ class NumpyroModel(ModelFunction):
         if plates:
             ((name, (size, subsample_size)),) = plates.items()
             return _bind_rows(self, PlateRows(name, size), batch_size or subsample_size)
-        traced = TracedModel(self, NoRows(), 1)
+        traced = TracedModel(self, NoRows(), 1).knowing()
         if traced.discrete_sites:
             check_enumerable(traced)
         return Bound(ExportedModel(traced, frozenset()).model(), None, batch_size)
@@ -88,7 +90,7 @@ def _bind_rows(source: ModelFunction, rows: ArrayRows | SourceRows | PlateRows, 
     """Decide what is likelihood, and refuse what cannot be cut into mini-batches."""
     _check_arguments(source, rows)
     size = rows.size
-    traced = TracedModel(source, rows, min(size, batch_size or size))
+    traced = TracedModel(source, rows, min(size, batch_size or size)).knowing()
     likelihood, per_row = depending_on_rows(traced) if size > 1 else (traced.observed, set())
     local = sorted(per_row & set(traced.latent_sites))
     if local:
@@ -101,7 +103,7 @@ def _bind_rows(source: ModelFunction, rows: ArrayRows | SourceRows | PlateRows, 
             "needs beforehand and bind it: isvi.from_numpyro(model, scale=x.std()).",
         )
         batch_size = size
-        traced = TracedModel(source, rows, size)
+        traced = replace(traced, num_rows=size)
     require(
         len(likelihood) > 0,
         ModelError,

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from isvi.core.errors import ModelError, require
 from isvi.core.extras import import_extra
-from isvi.frontends.numpyro.sites import Site
+from isvi.frontends.numpyro.sites import Site, own_distribution
 from isvi.frontends.numpyro.traced import TracedModel
 
 
@@ -41,17 +41,6 @@ def check_enumerable(traced: TracedModel) -> None:
             f"{dim} at site {name!r} is not. Write `with numpyro.plate('rows', {dim}):` around it, or .to_event(1) "
             "if its entries belong together.",
         )
-
-
-def own_distribution(distribution: Any) -> Any:
-    """A distribution without what plates, masks and `to_event` put around it."""
-    while hasattr(distribution, "base_dist") and type(distribution).__name__ in (
-        "ExpandedDistribution",
-        "Independent",
-        "MaskedDistribution",
-    ):
-        distribution = distribution.base_dist
-    return distribution
 
 
 def _unnamed_dim(site: Site) -> int | None:

@@ -92,7 +92,7 @@ class ExportedModel:
         def simulated(*args: Any, **kwargs: Any) -> Any:
             more, named = self.traced.rows.arguments(rows)
             with self.traced.rows.plates(rows):
-                return source.function(*args, *more, **{**kwargs, **named, **self._left_out(named)})
+                return source.call(*args, *more, **{**kwargs, **named, **self._left_out(named)})
 
         simulate = Predictive(handlers.uncondition(simulated), posterior_samples=posterior)
         found = simulate(jax.random.key(seed), *source.args, **source.kwargs)

@@ -1,7 +1,8 @@
 """A NumPyro model function with the arguments that it was bound to, and how it is called."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -25,18 +26,26 @@ class ModelFunction:
     Attributes:
         function: the model function.
         args, kwargs: the arguments that are always passed.
+        eager: whether what depends on nothing but these is computed while the function is traced, so that it can ask
+            for numbers: ``int(np.max(group)) + 1`` of a bound array, which JAX would only know later.
     """
 
     function: Callable
     args: tuple
     kwargs: Mapping[str, Any]
+    eager: bool = field(default=False, kw_only=True)
 
     def __call__(self, *more: Any, **named: Any) -> None:
         """Call the function on some rows, with what it was bound to in today's precision: next to latents in double
         precision, floats in single precision would clash wherever JAX wants one type, as in a scan."""
         args, kwargs = jax.tree.map(_in_precision, (self.args, dict(self.kwargs)))
+        self.call(*args, *more, **{**kwargs, **named})
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with these arguments only."""
         try:
-            self.function(*args, *more, **{**kwargs, **named})
+            with jax.ensure_compile_time_eval() if self.eager else nullcontext():
+                return self.function(*args, **kwargs)
         except UNKNOWN_YET as error:
             raise ModelError(
                 "The NumPyro model needs to know numbers that JAX has not computed yet: by NumPy (np.unique, np.max), "

@@ -4,12 +4,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+from numpyro.primitives import Messenger
 
 from isvi.core.errors import ModelError, require
 from isvi.frontends.numpyro.sites import Site, is_latent
 
 MODULE = "$params"
 """Ends the name of the site that NumPyro keeps a network's initial weights in."""
+
+
+class GivenParams(Messenger):
+    """Params to which the user's own handlers give a value (``handlers.substitute``) are constants: single arrays are
+    reported as deterministic sites are."""
+
+    def process_message(self, msg: Site) -> None:
+        if msg["type"] == "param" and msg["value"] is not None:
+            msg["type"] = "deterministic" if jax.tree_util.all_leaves([msg["value"]]) else "constant"
 
 
 def check_params(sites: Mapping[str, Site]) -> None:
@@ -24,7 +34,9 @@ def check_params(sites: Mapping[str, Site]) -> None:
             "random_nnx_module or random_eqx_module. A decoder with an amortised guide (a VAE) is optimised, not "
             "inferred: use numpyro.infer.SVI for it."
             if name.endswith(MODULE)
-            else "Give it a prior with numpyro.sample, or pass its value as a constant."
+            else f"Give it a prior, with numpyro.sample or around the model: numpyro.handlers.lift(model, "
+            f"prior={{{name!r}: dist.Normal(0, 1)}}); or a value: numpyro.handlers.substitute(model, "
+            f"data={{{name!r}: ...}})."
         )
         require(
             False,

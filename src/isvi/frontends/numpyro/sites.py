@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
-from numpyro.distributions import Unit
+from numpyro.distributions import Delta, Unit
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
@@ -19,7 +19,20 @@ Site = dict[str, Any]
 
 
 def is_latent(site: Site) -> bool:
-    return site["type"] == "sample" and not site["is_observed"] and not isinstance(site["fn"], Unit)
+    """A Delta has its one value whenever it is drawn; a factor (Unit) has none."""
+    unknown = site["type"] == "sample" and not site["is_observed"]
+    return unknown and not isinstance(own_distribution(site["fn"]), (Delta, Unit))
+
+
+def own_distribution(distribution: Any) -> Any:
+    """A distribution without what plates, masks and `to_event` put around it."""
+    while hasattr(distribution, "base_dist") and type(distribution).__name__ in (
+        "ExpandedDistribution",
+        "Independent",
+        "MaskedDistribution",
+    ):
+        distribution = distribution.base_dist
+    return distribution
 
 
 def is_continuous(site: Site) -> bool:
@@ -39,7 +52,8 @@ def same_support(one: Any, other: Any) -> bool:
 
 def within(radius: float) -> Messenger:
     """Puts the latents at images of points this close to 0."""
-    return handlers.substitute(substitute_fn=init_to_uniform(radius=radius))
+    uniform = init_to_uniform(radius=radius)
+    return handlers.substitute(substitute_fn=lambda site: uniform(site) if is_latent(site) else None)
 
 
 def subsampled_plates(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,8 @@ from numpyro.primitives import Messenger
 from isvi.core.errors import ModelError, require
 from isvi.core.latents import Latent, real
 from isvi.frontends.numpyro.function import ModelFunction
-from isvi.frontends.numpyro.modules import check_params
+from isvi.frontends.numpyro.modules import GivenParams, check_params
+from isvi.frontends.numpyro.refusals import check_supported
 from isvi.frontends.numpyro.rows import Rows
 from isvi.frontends.numpyro.sites import (
     UNCONSTRAINED,
@@ -57,7 +58,7 @@ class TracedModel:
             more, named = self.rows.arguments(rows)
             with ExitStack() as stack:
                 # The seed comes last: what places values may ask it for keys.
-                for handler in (self.rows.plates(rows), *places, handlers.seed(rng_seed=0)):
+                for handler in (self.rows.plates(rows), GivenParams(), *places, handlers.seed(rng_seed=0)):
                     stack.enter_context(handler)
                 self.source(*more, **named)
 
@@ -67,6 +68,16 @@ class TracedModel:
         """Some rows, where only their number matters."""
         length = self.num_rows if num_rows is None else num_rows
         return jax.tree.map(lambda column: jnp.asarray(column[:length]), self.rows.data)
+
+    def knowing(self) -> "TracedModel":
+        """The same; computing what depends on bound arrays only while it is traced, where the function asks for it."""
+        eager = replace(self, source=replace(self.source, eager=True))
+        try:
+            jax.eval_shape(lambda rows: self.runner(rows, within(0))(), self.template())
+        except ModelError:
+            jax.eval_shape(lambda rows: eager.runner(rows, within(0))(), self.template())
+            return eager
+        return self
 
     @cached_property
     def sites(self) -> dict[str, Site]:
@@ -104,6 +115,7 @@ class TracedModel:
     def latents(self) -> dict[str, Latent]:
         """The latents that stand for the latent sites, in the model's order."""
         check_params(self.sites)
+        check_supported(self.sites)
         latents = dict(self._latent(name, site) for name, site in self.latent_sites.items())
         require(len(latents) > 0, ModelError, "The NumPyro model has no continuous latent sites: nothing to fit.")
         return latents

@@ -46,7 +46,7 @@ def jax_function(inputs: list[Any], outputs: list[Any]) -> Callable[..., tuple[A
         function = _converted(inputs, outputs)
     except NotImplementedError as error:
         raise ModelError(
-            f"The PyMC model cannot be exported to JAX: {str(error).splitlines()[0]}. Register a conversion with "
+            f"The PyMC model cannot be exported to JAX: {without_properties(str(error))}. Register a conversion with "
             "pytensor.link.jax.dispatch.jax_funcify, or give the log density and its gradient to isvi.from_gradient."
         ) from error
 
@@ -61,6 +61,11 @@ def jax_function(inputs: list[Any], outputs: list[Any]) -> Callable[..., tuple[A
                 raise
 
     return quiet
+
+
+def without_properties(message: str) -> str:
+    """The first line, without what PyTensor writes in braces after the name of an Op: of ``pm.ode`` all time points."""
+    return message.splitlines()[0].split("{")[0]
 
 
 def _converted(inputs: list[Any], outputs: list[Any]) -> Callable[..., Any]:

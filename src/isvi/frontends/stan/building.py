@@ -1,13 +1,17 @@
 """Two ways to compile a Stan program: BridgeStan, or the compiler and headers in the httpstan package."""
 
-import tempfile
+import os
+from contextlib import nullcontext
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from isvi.core.errors import ConfigurationError, ModelError
 from isvi.core.extras import import_extra
+from isvi.core.programs import cache_folder
 from isvi.frontends.stan.program import StanModel
+from isvi.frontends.stan.telling import told
 
 Builder = Literal["auto", "bridgestan", "httpstan"]
 
@@ -32,7 +36,7 @@ def has_sources() -> bool:
     from bridgestan import compile as compiling
 
     try:
-        compiling.verify_bridgestan_path(compiling.os.environ.get("BRIDGESTAN") or compiling.CURRENT_BRIDGESTAN)
+        compiling.verify_bridgestan_path(os.environ.get("BRIDGESTAN") or compiling.CURRENT_BRIDGESTAN)
     except ValueError:
         return False
     return True
@@ -41,12 +45,32 @@ def has_sources() -> bool:
 def _bridgestan(code: str, data: str) -> StanModel:
     bridgestan = import_extra("bridgestan", "stan", "isvi.from_stan")
     # Compiled programs stay, under a name that says what is in them.
-    folder = Path(tempfile.gettempdir()) / "isvi-bridgestan" / sha256(code.encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "program.stan"
-    if not path.exists():
+    folder = cache_folder("stan") / f"bridgestan-{sha256(code.encode()).hexdigest()[:24]}"
+    path, library = folder / "program.stan", folder / "program_model.so"
+    if not path.exists() or path.read_text() != code:
+        folder.mkdir(parents=True, exist_ok=True)
         path.write_text(code)
-    return bridgestan.StanModel(str(path), data, warn=False)
+    if not library.exists():
+        _compile_with_bridgestan(bridgestan, path)
+    try:
+        return bridgestan.StanModel(str(library), data, warn=False)
+    except RuntimeError as error:
+        raise ModelError(f"The Stan program does not accept the data: {error}") from error
+
+
+def _compile_with_bridgestan(bridgestan: Any, path: Path) -> None:
+    try:
+        with nullcontext() if has_sources() else told("downloading BridgeStan's sources", "a few minutes"):
+            bridgestan.compile.get_bridgestan_path()
+        with told("compiling the Stan program with BridgeStan", "half a minute; the first one several minutes"):
+            bridgestan.compile_model(path)
+    except RuntimeError as error:
+        raise ModelError(f"BridgeStan does not compile the Stan program:\n{str(error)[-2000:]}") from error
+    except ValueError as error:
+        raise ConfigurationError(
+            f"BridgeStan has no sources of Stan, and cannot download them: {error} Install httpstan, whose package "
+            "carries them (pip install httpstan), or set BRIDGESTAN to the folder of BridgeStan's sources."
+        ) from error
 
 
 def _httpstan(code: str, data: str) -> StanModel:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from isvi.core.errors import ConfigurationError, ModelError, require
 from isvi.core.programs import cache_folder
+from isvi.frontends.stan.telling import told
 
 SHIM = Path(__file__).with_name("stan_shim.cpp")
 FLAGS = [
@@ -26,7 +27,7 @@ LIBRARIES = ["-lsundials_cvodes", "-lsundials_idas", "-lsundials_kinsol", "-lsun
 
 
 def compile_program(code: str) -> Path:
-    """The shared library of a program, compiled now or before. Compiling takes half a minute."""
+    """The shared library of a program, compiled now or before."""
     found = find_spec("httpstan")
     assert found is not None
     assert found.origin is not None
@@ -35,7 +36,10 @@ def compile_program(code: str) -> Path:
     library = cache_folder("stan") / f"{key[:24]}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        with (
+            told("compiling the Stan program with httpstan's compiler", "half a minute"),
+            tempfile.TemporaryDirectory(dir=library.parent) as folder,
+        ):
             # Moved into place when complete: another process may be compiling the same program.
             os.replace(_compile(code, package, Path(folder)), library)
     return library

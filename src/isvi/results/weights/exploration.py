@@ -147,6 +147,10 @@ class Frame:
         """Of points along a leading axis, or of one; of JAX's arrays too."""
         return self.mean + (x * self.factor if self.diagonal else x @ self.factor.T)
 
+    def along(self, gradients: np.ndarray) -> np.ndarray:
+        """Gradients in u as gradients in x."""
+        return gradients * self.factor if self.diagonal else gradients @ self.factor
+
 
 @dataclass(frozen=True)
 class _Pool:

@@ -63,16 +63,17 @@ class Unconstrained:
 
     @cached_property
     def _leaving(self) -> Callable[[Array], tuple[Array, Array]]:
-        def one(u: Array) -> tuple[Array, Array]:
-            parts, log_jacobians = [], []
-            for entry, plain in zip(self.coordinates.entries, self.plain.entries, strict=True):
-                part = u[plain.start : plain.stop].reshape(plain.shape)
-                value = entry.latent.transform(part) if _moves(entry) else part
-                parts.append(value.ravel())
-                log_jacobians.append(_log_jacobian(entry, part, value))
-            return jnp.concatenate(parts), sum(log_jacobians, jnp.zeros((), u.dtype))
+        return jax.jit(jax.vmap(self.leaving))
 
-        return jax.jit(jax.vmap(one))
+    def leaving(self, u: Float[Array, " size"]) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
+        """From one u to z, with log|dz/du|, inside of what JAX traces."""
+        parts, log_jacobians = [], []
+        for entry, plain in zip(self.coordinates.entries, self.plain.entries, strict=True):
+            part = u[plain.start : plain.stop].reshape(plain.shape)
+            value = entry.latent.transform(part) if _moves(entry) else part
+            parts.append(value.ravel())
+            log_jacobians.append(_log_jacobian(entry, part, value))
+        return jnp.concatenate(parts), sum(log_jacobians, jnp.zeros((), u.dtype))
 
 
 def _moves(entry: Coordinate) -> bool:

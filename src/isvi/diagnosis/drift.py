@@ -1,0 +1,92 @@
+"""What short chains say about every entry: how far it drifted from q, and how much of the way that was."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+TRAJECTORIES = 8
+"""Of every chain. Where q is right each one forgets the last; the first ones are for where it is not."""
+JUDGED = 6
+"""Of these, the last ones, at whose ends entries are judged."""
+LARGEST_MEMORY = 0.99
+"""Of a trajectory: chains that do not move at all have gone none of their way."""
+Path = Float[np.ndarray, "trajectories chains entries"]
+"""Where every trajectory of every chain ended."""
+PerEntry = Float[np.ndarray, " entries"]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Of every entry's mean and sd, with their standard errors.
+
+    What a chain still remembers of its start it has not drifted yet: if its ends correlate by r with their starts, the
+    mean has gone 1 - r of its way, and is taken to end where that leads.
+
+    Attributes:
+        mean: of the posterior minus of q, in the posterior's sds.
+        log_sd: the logarithm of the posterior's sd over q's.
+        noise: the larger of their standard errors.
+        memory: the part of the way that is still to go, of mean or sd, whichever is more.
+        left: how far off the ends of the chains themselves still are: the larger of mean and log sd.
+        drawn_noise: the larger of the standard errors of their own mean and log sd.
+    """
+
+    mean: PerEntry
+    log_sd: PerEntry
+    noise: PerEntry
+    memory: PerEntry
+    left: PerEntry
+    drawn_noise: PerEntry
+
+    @classmethod
+    def of(cls, path: Path, twins: Path, log_joint: Float[np.ndarray, "trajectories chains"]) -> "Drift":
+        """``twins`` is the path of chains that stay with q."""
+        ends, twins = path[-JUDGED:], twins[-JUDGED:]
+        mean, sd = ends.mean(axis=(0, 1)), ends.std(axis=(0, 1))
+        own_mean, own_sd = twins.mean(axis=(0, 1)), twins.std(axis=(0, 1))
+        varies = (sd > 0) & (own_sd > 0)
+        sd, own_sd = np.where(varies, sd, 1.0), np.where(varies, own_sd, 1.0)
+        kept = still_to_go(_memory(path))
+        spread = np.maximum(_memory(np.abs(path - mean)), _memory(log_joint[..., None]))
+        kept_squares = still_to_go(spread)
+        towards, stretch = (ends - mean) / sd, 0.5 * (((ends - mean) / sd) ** 2 - 1)
+        own_stretch = 0.5 * (((twins - own_mean) / own_sd) ** 2 - 1)
+        shift_noise = _standard_error((ends - twins) / sd) / (1 - kept)
+        stretch_noise = _standard_error(stretch - own_stretch) / (1 - kept_squares)
+        shift = np.where(varies, (mean - own_mean) / sd / (1 - kept), 0.0)
+        log_sd = np.where(varies, np.log(sd / own_sd) / (1 - kept_squares), 0.0)
+        return cls(
+            mean=shift,
+            log_sd=log_sd,
+            noise=np.where(varies, np.maximum(shift_noise, stretch_noise), 0.0),
+            memory=np.maximum(kept, kept_squares),
+            left=np.maximum(np.abs(shift) * kept, np.abs(log_sd) * kept_squares),
+            drawn_noise=np.maximum(_standard_error(towards), _standard_error(stretch)),
+        )
+
+
+def carried_over(path: Path) -> PerEntry:
+    """By how much the end of a trajectory depends on the end of the one before: cos(T / s) for a Gaussian of sd s and
+    trajectories of time T, whether or not the chains have spread that far. (The correlation would be less where they
+    are still spreading.)"""
+    centred = path - path.mean(axis=(0, 1))
+    variance = (centred[:-1] ** 2).sum(axis=(0, 1))
+    return (centred[1:] * centred[:-1]).sum(axis=(0, 1)) / np.where(variance > 0, variance, 1.0)
+
+
+def still_to_go(memory: PerEntry) -> PerEntry:
+    """Of the way from the start, where the judged trajectories ended, on average, with so much memory of each."""
+    return np.mean([memory**number for number in range(TRAJECTORIES - JUDGED + 1, TRAJECTORIES + 1)], axis=0)
+
+
+def _memory(path: Path) -> PerEntry:
+    """What is carried over from one trajectory to the next, and two standard errors."""
+    pairs = path[1:, :, 0].size
+    return np.minimum(np.abs(carried_over(path)) + 2 / np.sqrt(pairs), LARGEST_MEMORY)
+
+
+def _standard_error(pulls: Path) -> PerEntry:
+    """Of the mean of what every end adds, chain by chain, as the ends of one chain are not independent."""
+    per_chain = pulls.mean(axis=0)
+    return per_chain.std(axis=0, ddof=1) / np.sqrt(len(per_chain))
