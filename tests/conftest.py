@@ -25,10 +25,8 @@ if FLAG not in os.environ.get("XLA_FLAGS", ""):
 import jax  # noqa: E402
 import psutil  # noqa: E402
 import pytest  # noqa: E402
-from support import effort  # noqa: E402
 
 jax.config.update("jax_disable_most_optimizations", True)
-effort.hardly()
 
 MOST_BYTES = 2 * 10**9
 """Of compiled programs on disk. A run of all tests writes a tenth of it; beyond, it begins anew."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from support import effort, killed_fit
+from support import killed_fit
 
 import isvi
 
@@ -66,9 +66,8 @@ def check_finished(folder: Path) -> None:
 
 
 @pytest.fixture
-def ordinary_compilation(monkeypatch):
+def ordinary_compilation():
     """As in the killed process: optimisations change the last bits."""
-    effort.ordinary(monkeypatch)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield
