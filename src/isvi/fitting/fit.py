@@ -79,7 +79,8 @@ def fit(
         family: the shape of the approximation, or a mapping from latents to families. By default as full as can be
             afforded: ``FullRank()`` up to 1,000 entries of latents, ``MeanField()`` beyond, and where another
             algorithm, estimator or optimizer is chosen. Where all data is one mini-batch, with up to 50 entries, the
-            Gaussian is bent (``Warped()``) if draws that were not used say that this is better.
+            Gaussian is bent (``Warped()``) if draws that were not used say that this is better; with up to 500 entries
+            of a model in JAX, it may become one given a few latents that drive it (``Nested()``).
         algorithm: when the model is evaluated and which evaluations are used. By default :class:`isvi.Auto`,
             which chooses everything else too; for families that are not Gaussian :class:`isvi.Natural`; if an
             optimizer or an estimator is given, :class:`isvi.ISGD`.
