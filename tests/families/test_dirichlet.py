@@ -14,11 +14,8 @@ from isvi.core.errors import ConfigurationError
 from isvi.core.latents import constrained, interval, positive, real, simplex, unit_interval
 from isvi.families import Beta, Dirichlet, approximate
 from isvi.families.base import Factors, Params
-from isvi.families.dirichlet import (
-    BetaFactors,
-    BetaParams,
-    DirichletFactors,
-    DirichletParams,
+from isvi.families.dirichlet import BetaFactors, BetaParams, DirichletFactors, DirichletParams
+from isvi.families.special.simplex import (
     beta_velocity,
     interior,
     others,

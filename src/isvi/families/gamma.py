@@ -10,7 +10,7 @@ p(t; a) proportional to exp(a log t) times something without a, dF/da is the int
 
 Left of exp(E[log t]) the first form has a positive integrand, right of it the second. With no sign to cancel
 and a smooth integrand, Gauss-Legendre quadrature gets it to the working precision with a fixed, small number
-of nodes. ``gamma_velocity`` does this here, ``beta_velocity`` (in ``dirichlet.py``) for its families.
+of nodes. ``gamma_velocity`` does this here, ``beta_velocity`` (in ``special/simplex.py``) for its families.
 """
 
 import math

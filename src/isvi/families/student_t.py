@@ -15,8 +15,8 @@ from numpyro.distributions import constraints
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.families.base import Plan, require_support
-from isvi.families.dirichlet import beta_velocity, interior
 from isvi.families.location_scale import Univariate
+from isvi.families.special.simplex import beta_velocity, interior
 
 DF_RANGE = (2.1, 200.0)
 """Where the degrees of freedom may go. At 2 and below the variance is infinite, and with it the ELBO of any

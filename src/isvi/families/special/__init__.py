@@ -1,2 +1,2 @@
 """Special functions that several families need: differences of large numbers, integrals over tails, a Dirichlet's
-Fisher information."""
+density and its Fisher information."""
