@@ -140,7 +140,7 @@ class GroupedStream(Stream):
         finally:
             self.release()
 
-    def _visits(self, order: np.ndarray) -> list[int]:
+    def visits(self, order: np.ndarray) -> list[int]:
         numbers = order // self._length
         return [int(number) for number in numbers[np.diff(numbers, prepend=-1) != 0]]
 
