@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isvi.plots.marginals import chosen, flat_draws
+from isvi.plots.marginals import bearable, chosen, flat_draws
 from isvi.plots.style import COLOURS, light_grid, new_axes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def plot_forest(
         seed: of the draws.
         axes: to draw on; by default new ones.
     """
-    draws = flat_draws(fit.sample(DRAWS, seed))
+    draws = flat_draws(fit.sample(bearable(fit, DRAWS), seed))
     labels = chosen(draws, names, most)
     axes = new_axes(axes, (5.0, 0.6 + 0.2 * len(labels)))
     lines = np.arange(len(labels))[::-1]

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 BINS, DRAWS = 30, 4000
 PER_LINE = 3
+NUMBERS, FEWEST_DRAWS = 10**7, 200
+"""Draws times entries that are in memory together: with very many entries there are fewer draws of each."""
+
+
+def bearable(fit: "Fit", draws: int) -> int:
+    """So many draws, or as many as memory bears."""
+    return min(draws, max(FEWEST_DRAWS, NUMBERS // fit.approximation.dim))
 
 
 def flat_draws(draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -61,7 +68,8 @@ def plot_marginals(
         candidates: draws to resample from, as ``num_samples`` of ``fit.diagnose()``.
         figure: to draw on; by default a new one.
     """
-    own, corrected = flat_draws(fit.sample(DRAWS, seed)), flat_draws(fit.resample(DRAWS, seed, candidates))
+    draws = bearable(fit, DRAWS)
+    own, corrected = flat_draws(fit.sample(draws, seed)), flat_draws(fit.resample(draws, seed, candidates))
     labels = chosen(own, names, most)
     lines, across = -(-len(labels) // PER_LINE), min(PER_LINE, len(labels))
     if figure is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isvi.core.extras import import_extra
-from isvi.plots.marginals import chosen, flat_draws
+from isvi.plots.marginals import bearable, chosen, flat_draws
 from isvi.plots.style import COLOURS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def plot_pairs(
         seed: of the draws.
         figure: to draw on; by default a new one.
     """
-    draws = flat_draws(fit.sample(DRAWS, seed))
+    draws = flat_draws(fit.sample(bearable(fit, DRAWS), seed))
     labels = chosen(draws, names, most)
     count = len(labels)
     if figure is None:

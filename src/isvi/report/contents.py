@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from isvi.diagnosis import Diagnosis
     from isvi.results.fit import Fit
 
-ENTRIES_DRAWN, FEWEST_DRAWS, MOST_DRAWS = 5 * 10**7, 500, 10_000
+ENTRIES_DRAWN, FEWEST_DRAWS, MOST_DRAWS = 10**7, 200, 10_000
 """Draws times entries that are in memory together for the table, and bounds on the draws."""
 PACKAGES = ("isvi", "jax", "numpyro", "numpy", "optax", "arviz-stats")
 JUDGED = ("mean off by (sds)", "sd ratio", "k-hat")
