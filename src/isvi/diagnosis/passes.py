@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,16 +14,16 @@ from isvi.data.dataset import Batch, Dataset
 from isvi.data.opening import Data
 from isvi.model.target import Target
 
-Each = Callable[[Array, Batch], Any]
-"""Of draws and a mini-batch: arrays."""
+Each = Callable[[Any, Batch], Any]
+"""Of draws, or whatever is asked for, and a mini-batch: arrays."""
 
 
-def over_batches(target: Target, each: Each) -> Callable[[Array, Data], Any]:
+def over_batches(target: Target, each: Each, options: dict[str, Any] | None = None) -> Callable[[Any, Data], Any]:
     """A function of draws and data: the mean of ``each`` over the mini-batches. A mean of gradients of the log joint,
-    each estimated from one mini-batch, is the gradient with all rows."""
-    on_part = _on_host(each) if target.on_host else _compiled(each)
+    each estimated from one mini-batch, is the gradient with all rows. ``options`` are the compiler's."""
+    on_part = _on_host(each) if target.on_host else _compiled(each, options)
 
-    def mean(draws: Array, data: Data) -> Any:
+    def mean(draws: Any, data: Data) -> Any:
         total = None
         for part in data.parts():
             more = on_part(draws, part)
@@ -32,10 +33,10 @@ def over_batches(target: Target, each: Each) -> Callable[[Array, Data], Any]:
     return mean
 
 
-def _on_host(each: Each) -> Callable[[Array, Dataset], Any]:
+def _on_host(each: Each) -> Callable[[Any, Dataset], Any]:
     """The sum over a part of the data, for a model that is evaluated on the host."""
 
-    def on_part(draws: Array, part: Dataset) -> Any:
+    def on_part(draws: Any, part: Dataset) -> Any:
         total = None
         for index in _indices(part):
             more = each(draws, part.batch(index))
@@ -45,11 +46,11 @@ def _on_host(each: Each) -> Callable[[Array, Dataset], Any]:
     return on_part
 
 
-def _compiled(each: Each) -> Callable[[Array, Dataset], Any]:
+def _compiled(each: Each, options: dict[str, Any] | None) -> Callable[[Any, Dataset], Any]:
     """The same, compiled."""
 
-    @jax.jit
-    def on_part(draws: Array, part: Dataset) -> Any:
+    @partial(jax.jit, compiler_options=options)
+    def on_part(draws: Any, part: Dataset) -> Any:
         def add(total: Any, index: Array) -> tuple[Any, None]:
             return jax.tree.map(operator.add, total, each(draws, part.batch(index))), None
 

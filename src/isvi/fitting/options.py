@@ -34,6 +34,9 @@ FALLBACK_RATE = 0.1
 FALLBACK_RATE_FROM_THE_BEST = 0.01
 """Where it goes on from the best of several starts: the mode is chosen, and a horseshoe throws long steps out of it."""
 AUTO_SCALE = 0.001
+PATIENCE = 5
+"""Times the usual budget for ``Auto`` on mini-batches of up to a thousand latents: it ends by itself, after a part of
+that on most regressions; where a scale and the widths of its effects wait for each other, it arrives after five."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,10 @@ def _affordable(starts: int, budget: int, num_samples: int) -> bool:
     return SHARE * records_needed(starts) * num_samples <= budget
 
 
-def choose_budget(budget: int | None, dataset: Data, estimator: EstimatorOptions) -> int:
-    """By default at least ten passes over the data."""
+def choose_budget(budget: int | None, dataset: Data, estimator: EstimatorOptions, patience: int = 1) -> int:
+    """By default at least ten passes over the data; ``patience`` times as many for a method that knows when to end."""
     if budget is None:
-        return max(3000, 10 * dataset.num_batches) * estimator.num_samples
+        return patience * max(3000, 10 * dataset.num_batches) * estimator.num_samples
     require(
         isinstance(budget, (int, np.integer)) and budget >= estimator.num_samples,
         ConfigurationError,

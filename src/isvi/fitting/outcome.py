@@ -36,6 +36,7 @@ class Outcome:
         starts: where the starts led to, if there were several.
         nodes: how the integrals over local latents are taken, if not as at the start: how many nodes, and whether they
             are everywhere.
+        looked: whether entries of which few rows know were looked at before the budget was used.
         error: what a model that is evaluated on the host raised, or a source of data, if it did.
         signal: the signal that stopped it, if one did.
         bent: what came of bending the Gaussian, if that was tried.
@@ -52,6 +53,7 @@ class Outcome:
     gave_up: bool = False
     starts: list[Attempt] = field(default_factory=list)
     nodes: tuple[int, bool] | None = None
+    looked: bool = False
     error: Exception | None = None
     signal: int | None = None
     bent: "Bent | None" = None
@@ -78,7 +80,8 @@ class Outcome:
     def notes(self) -> dict[str, Any]:
         """What a checkpoint holds beside the arrays, as JSON."""
         kept = {
-            name: getattr(self, name) for name in ("fell_back_at", "nodes", "seconds", "compile_seconds", "skipped")
+            name: getattr(self, name)
+            for name in ("fell_back_at", "nodes", "looked", "seconds", "compile_seconds", "skipped")
         }
         return {**kept, "history": asdict(self.history), "starts": [one.as_json() for one in self.starts]}
 
@@ -89,6 +92,7 @@ class Outcome:
             *state,
             fell_back_at=None if notes["fell_back_at"] is None else int(notes["fell_back_at"]),
             nodes=None if notes["nodes"] is None else (int(notes["nodes"][0]), bool(notes["nodes"][1])),
+            looked=bool(notes["looked"]),
             history=History.of(notes["history"]),
             seconds=float(notes["seconds"]),
             compile_seconds=float(notes["compile_seconds"]),

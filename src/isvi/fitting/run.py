@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.afterwards.bend import bend
+from isvi.fitting.afterwards.few_rows import look_at_few_rows, look_first
 from isvi.fitting.afterwards.integrals import begin_again, first_look, more_nodes, no_worse
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.room import check_room
@@ -22,7 +24,6 @@ from isvi.fitting.running.loop import LoopState, make_start
 from isvi.fitting.running.making import Making
 from isvi.fitting.running.threads import one_blas_thread
 from isvi.fitting.setup import Setup
-from isvi.fitting.starts import Starts
 from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")
@@ -100,8 +101,8 @@ class Running:
         again with more nodes."""
         with self.making.open(setup, outcome.nodes) as elsewhere_of:
 
-            def drive(method: Method, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
-                driver = Driver(
+            def driver(method: Method) -> Driver:
+                return Driver(
                     method,
                     setup.dataset,
                     setup.run_key,
@@ -112,23 +113,33 @@ class Running:
                     self.between_calls,
                     elsewhere_of(outcome.fell_back_at is not None),
                 )
-                return driver.drive(outcome, budget, starts)
 
             if outcome.fell_back_at is None:
-                for budget in sorted({max(first_look(setup), outcome.gradients), setup.budget_of_method}):
+                method = setup.method()
+                first = driver(method)
+                for budget in _stops(setup, outcome):
                     starts = setup.starts(outcome.start) if outcome.new else None
-                    outcome = drive(setup.method(), outcome, budget, starts)
+                    outcome = first.drive(outcome, budget, starts)
                     if more_nodes(setup, outcome):
                         return outcome, True
+                    if look_at_few_rows(setup, method, outcome, partial(self.between_calls, outcome)):
+                        break
                     if outcome.status.kind != "budget" or outcome.gave_up:
                         break
                 if outcome.gave_up:
                     outcome = _fall_back(setup, outcome)
             if outcome.fell_back_at is not None and outcome.error is None and self.interruption.reason is None:
                 spent = outcome.fell_back_at
-                outcome = drive(setup.fallback(spent, bool(outcome.starts)), outcome, setup.budget_of_method)
+                fallback = setup.fallback(spent, bool(outcome.starts))
+                outcome = driver(fallback).drive(outcome, setup.budget_of_method)
                 outcome.status = outcome.status.adding(_handed_over(setup, spent))
         return outcome, False
+
+
+def _stops(setup: Setup, outcome: Outcome) -> list[int]:
+    """After how many gradients to look at what keeps a run from coming to rest."""
+    first = min(first_look(setup), look_first(setup))
+    return sorted({max(first, outcome.gradients), setup.budget_of_method})
 
 
 def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopState, Params]:

@@ -31,6 +31,7 @@ from isvi.fitting.options import (
     LARGEST_WARPED,
     NESTED_CURVATURES,
     NESTED_DRAWS,
+    PATIENCE,
     STARTS,
     Options,
     choose_budget,
@@ -163,7 +164,7 @@ class Setup:
         optimizer = self.optimizer or default_optimizer(self.budget, self.estimator, self.algorithm)
         estimator = self.bound_estimator()
         per_gradient = self.trial.operations_per_gradient
-        estimator = estimator._replace(operations=per_gradient * estimator.num_samples, log_prior=self._free_prior)
+        estimator = estimator._replace(operations=per_gradient * estimator.num_samples, log_prior=self.free_prior)
         return build(estimator, self.on_full_rank or self.algorithm, optimizer, self.dataset)
 
     def bound_estimator(self, of_fallback: bool = False) -> Estimator:
@@ -181,7 +182,7 @@ class Setup:
         return options.bind(self.target, self.drawn_from)
 
     @property
-    def _free_prior(self) -> Callable[[Array], Array] | None:
+    def free_prior(self) -> Callable[[Array], Array] | None:
         """The log prior, where evaluating it is nothing next to the model."""
         if self.target.on_host or self.model.log_likelihood is None:
             return None
@@ -288,7 +289,9 @@ def prepare(
     warp = family if bent and able and isinstance(family, Warped) else None
     nested = family if isinstance(family, Nested) else Nested(always=False) if warp and not warp.always else None
     nested = nested if bent and nests else None
-    budget, kept_back = choose_budget(options.budget, dataset, estimator), options.kept_back
+    on_full_rank = algorithm.on_full_rank(approximation, dataset.num_batches) if isinstance(algorithm, Auto) else None
+    patience = PATIENCE if isinstance(on_full_rank, Dense) else 1
+    budget, kept_back = choose_budget(options.budget, dataset, estimator, patience), options.kept_back
     if (warp or nested) and options.budget is None:
         kept_back = budget // 2
         if nested:

@@ -57,13 +57,15 @@ class Driver:
     """Called after every compiled call, several times a second: a reason ends the run."""
     elsewhere: Elsewhere | None = None
     """Who makes records, if not this process."""
+    _compiled: Any = None
+    """The compiled loop, for a second part of a run."""
 
     def drive(self, outcome: Outcome, budget: int, starts: Starts | None = None) -> Outcome:
         """Go on from an outcome until ``budget`` model gradients were evaluated in all, or the method has ended; from
         the best of several starts, if there are some."""
         started = time.perf_counter()
         outcome.loop = own_copy(outcome.loop)
-        run = self._make().lower(outcome.loop, self._first, jnp.int32(0)).compile(self.effort)
+        run = self._program(outcome.loop)
         health = compiled_once(self.method.health)
         outcome.compile_seconds += time.perf_counter() - started
         try:
@@ -83,10 +85,14 @@ class Driver:
             self.dataset.release()
         return outcome
 
-    def _make(self) -> Any:
+    def _program(self, loop: LoopState) -> Any:
         if self.on_host or self.elsewhere is not None:
-            return make_host_run(self.method, self.key, self.elsewhere)
-        return make_run(self.method, self.key)
+            on_host = make_host_run(self.method, self.key, self.elsewhere)
+            return on_host.lower(loop, self._first, jnp.int32(0)).compile(self.effort)
+        if self._compiled is None:
+            run = make_run(self.method, self.key)
+            self._compiled = run.lower(loop, self.dataset.first, jnp.int32(0)).compile(self.effort)
+        return self._compiled
 
     @property
     def _first(self) -> Dataset | None:
