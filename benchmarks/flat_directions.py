@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import isvi
-from benchmarks import everyday_held_out, everyday_hierarchies, everyday_regressions, flat_problems
+from benchmarks import everyday_held_out, everyday_hierarchies, everyday_regressions, few_rows, flat_problems
 from benchmarks.flat_problems import FlatProblem
 
 PROBLEMS = {
@@ -19,6 +19,7 @@ PROBLEMS = {
     **everyday_regressions.PROBLEMS,
     **everyday_hierarchies.PROBLEMS,
     **everyday_held_out.PROBLEMS,
+    **few_rows.PROBLEMS,
 }
 
 MEAN_OFF, SD_OFF = 0.1, 1.1

@@ -59,6 +59,8 @@ class FlatProblem:
     name: str
     model: isvi.Model
     data: dict[str, np.ndarray]
+    designs: int = 1
+    """Sets of draws that the reference averages the likelihood over: more than one where it is no parabola."""
 
     @cached_property
     def approximation(self) -> isvi.Approximation:
@@ -90,8 +92,7 @@ def best_gaussian(problem: FlatProblem, start: isvi.Fit | None = None) -> Gaussi
     fit = start or isvi.fit(problem.model, problem.data, family=isvi.FullRank(), progress=False)
     mean = np.asarray(fit.approximation.location(fit.params), np.float64)
     root = np.asarray(fit.approximation.factor(fit.params), np.float64)
-    many = np.concatenate([_design(len(mean), seed) for seed in range(PRIOR_DESIGNS)])
-    noise = many[: len(many) // PRIOR_DESIGNS]
+    many, noise = _designs(len(mean), PRIOR_DESIGNS), _designs(len(mean), problem.designs)
     with jax.enable_x64(True):
         of_prior, of_rows = _gradients(problem)
         for _ in range(MOST_STEPS):
@@ -105,6 +106,13 @@ def best_gaussian(problem: FlatProblem, start: isvi.Fit | None = None) -> Gaussi
             if max(np.abs(step / np.sqrt(np.diagonal(covariance))).max(), change) < NEGLIGIBLE:
                 return Gaussian(mean, covariance)
     raise RuntimeError(f"{problem.name}: no fixed point after {MOST_STEPS} steps")
+
+
+def _designs(dim: int, count: int) -> np.ndarray:
+    """Several designs, at two distances from 0: so that fourth moments are a normal's too, but for chance."""
+    near = 0.0 if count == 1 else np.sqrt(2 / dim)
+    designs = [_design(dim, seed) * np.sqrt(1 + near * (-1) ** seed) for seed in range(count)]
+    return np.concatenate(designs)
 
 
 def _design(dim: int, seed: int) -> np.ndarray:

@@ -34,9 +34,10 @@ from isvi.fitting.setup import Setup
 from isvi.memory.record import Record
 from isvi.results.status import NOT_CONVERGED, Status, some
 
-BENDS = 0.2
+BENDS = 0.13
 """How far the middle of a pair may be from the mean of its ends, in the sds that the entry would have if all others
-were known. Up to 0.13, nodes changed no mean by 0.001 sd and no sd by 1%; at 0.28 they changed sds by 8 and 15%."""
+were known. Below that, nodes changed no mean by 0.001 sd and no sd by 1%; levels without a count, at 0.15 to 0.24, were
+up to 10% too narrow without them, and a hinge at 0.28 was 8 to 15% off."""
 NODES = 5
 KNOWS = 1e-3
 """A mini-batch knows an entry if it has this share of what all of them together say of it."""
