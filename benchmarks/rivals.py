@@ -92,6 +92,8 @@ def run_default(problem: Problem, seed: int, rows: int = 500) -> Run:
     fit, as_it_is = _recorded(problem, seed, ROWS_OF_HISTORY)
     _, closely = _recorded(problem, seed, rows)
     points = [Point(g, as_it_is.at(g), problem.evaluate(*_factorised(q))) for g, _, q in _spaced(closely.kept)]
+    # What is done after the loop takes gradients too.
+    points[-1] = points[-1]._replace(gradients=fit.gradients, elbo=problem.evaluate(*_factorised(fit.params)))
     return Run(points, as_it_is.compilation, "nothing tuned", fit.status.kind)
 
 

@@ -7,7 +7,7 @@ from jax.scipy.stats import norm
 
 import isvi
 from isvi.auto.dense import Sizes
-from isvi.auto.dense.recorded import NEAR, level, moved_since, pairs_of
+from isvi.auto.dense.recorded import NEAR, level, moved_since, pairs_of, secants_of
 from isvi.memory import Record
 
 LEVELS, SLOPES, ROWS, NOISE = 30, 3, 40_000, 0.7
@@ -116,3 +116,34 @@ def test_the_level_is_averaged_back_to_where_the_mean_was_elsewhere() -> None:
         records = records_around(means, gradients)
         _, found = level(sizes, records, made_at, moved_since(records, jnp.zeros(3), jnp.eye(3)))
         np.testing.assert_allclose(found, expected)
+
+
+def test_mini_batches_that_were_visited_again_tell_the_curvature_along_a_leap() -> None:
+    """Two of four mini-batches were visited again after the mean had gone far: what their gradients changed by is the
+    curvature times the way, whatever the others said, and whatever a mini-batch's own slope is."""
+    sizes = Sizes(num_batches=4, generations=3, level_generations=1, update_every=1, refit_every=1)
+    curvature, way, random = np.diag([2.0, 5.0, 1e-4]), np.array([0.1, -0.2, 30.0]), np.random.default_rng(0)
+    slopes, means = random.normal(size=(4, 3)), np.zeros((12, 3))
+    means[4:6] = way
+    records = records_around(means, np.tile(slopes, (3, 1)) - means @ curvature)
+    made_at = jnp.array([0, 1, 2, 3, 4, 5, *[-1] * 6])
+    factor = jnp.diag(jnp.array([1.0, 0.5, 100.0]))
+    pairs = pairs_of(jnp.zeros(3), factor, records, made_at >= 0, records.gradient, enough=1)
+    secants = secants_of(sizes, jnp.zeros(3), factor, records, records.gradient, made_at, pairs)
+    expected = np.asarray(factor) @ curvature @ way
+    assert secants.shares[-1] > 0
+    np.testing.assert_allclose(np.abs(secants.draws[-1]), np.abs(np.linalg.solve(factor, way)), rtol=1e-5)
+    np.testing.assert_allclose(
+        secants.answers[-1] * np.sign(secants.draws[-1, 2]), expected * np.sign(way[2]), rtol=1e-4
+    )
+
+
+def test_no_pass_but_whole_ones_counts_twice() -> None:
+    """Once every mini-batch was visited again, the passes themselves are the secants."""
+    sizes = Sizes(num_batches=2, generations=2, level_generations=1, update_every=1, refit_every=1)
+    records = records_around(np.repeat([[0.0, 0.0], [1.0, 2.0]], 2, axis=0), np.zeros((4, 2)))
+    made_at = jnp.arange(4)
+    pairs = pairs_of(jnp.zeros(2), jnp.eye(2), records, made_at >= 0, records.gradient, enough=1)
+    secants = secants_of(sizes, jnp.zeros(2), jnp.eye(2), records, records.gradient, made_at, pairs)
+    assert secants.shares[-1] == 0
+    np.testing.assert_allclose(secants.shares[:2].sum(), 1, rtol=1e-5)

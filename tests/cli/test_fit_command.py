@@ -116,8 +116,8 @@ def test_a_finished_run_resumes_to_itself(run):
 
 
 def test_a_cache_is_used_and_remembered(folder, tmp_path):
-    rows = np.load(folder / "data.npz")
-    table = pyarrow.table({name: rows[name] for name in rows.files})
+    with np.load(folder / "data.npz") as rows:
+        table = pyarrow.table(dict(rows))
     parquet.write_table(table, tmp_path / "data.parquet", row_group_size=20)
     arguments = ["fit", folder / "model.py", "--data", tmp_path / "data.parquet", *QUICK, "--json"]
     plain = Result(*arguments, "--out", tmp_path / "plain").json["posterior"]

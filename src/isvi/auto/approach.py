@@ -23,9 +23,15 @@ WIDENING = 10.0
 FIRST_REACH = 0.1
 """With one mini-batch, how far the first step may go in an entry, in its own unit, where that is more than an sd."""
 LEAST_STEPS = 20
-MOST_STEPS = 300
+MOST_STEPS = 1000
 AGREEMENT_OF_NOISE = 0.05
 """Mean agreement of successive gradients' signs (1: all keep, -1: all flip) at which the approach ends."""
+STEPS_OF_ROUNDING = 8.0
+"""No standard deviation is less than so many steps of a mean's floating-point numbers: both draws of a pair would be
+one number."""
+STILL_ON_THE_WAY = 10.0
+"""Nor does it end while an entry goes so many standard deviations a record in one direction, on average: a noise scale
+that is far below its outcome's takes longer than all coefficients."""
 LARGEST_CHANGE = 3.0
 """A step changes no precision by more than this factor."""
 
@@ -43,6 +49,8 @@ class Approach(NamedTuple):
     radius: Float[Array, " dim"]
     last_step: Float[Array, " dim"]
     agreement: Float[Array, ""]
+    travel: Float[Array, " dim"]
+    """Mean of the last steps, in standard deviations."""
     upward: Int[Array, ""]
     """Records along whose pairs the log joint curves upwards: between modes it does, where it is concave it never
     does, whatever the mini-batch."""
@@ -50,12 +58,13 @@ class Approach(NamedTuple):
     @classmethod
     def start(cls, dim: int, dtype: jnp.dtype) -> "Approach":
         zeros, ones = jnp.zeros(dim, dtype), jnp.ones(dim, dtype)
-        return cls(jnp.int32(0), zeros, zeros, zeros, ones, ones, zeros, jnp.ones((), dtype), jnp.int32(0))
+        return cls(jnp.int32(0), zeros, zeros, zeros, ones, ones, zeros, jnp.ones((), dtype), zeros, jnp.int32(0))
 
     @property
     def over(self) -> Bool[Array, ""]:
         steps = self.records - RECORDS_TO_LOOK
         settled = (steps > LEAST_STEPS) & (self.agreement < AGREEMENT_OF_NOISE)
+        settled &= jnp.abs(self.travel).max() < STILL_ON_THE_WAY
         return settled | (steps >= MOST_STEPS)
 
 
@@ -69,8 +78,12 @@ def approach(
     looking = state.records < RECORDS_TO_LOOK
     looked, moved = _look(state, gradient, slope, scale, record.share), _move(state, gradient, slope)
     state = jax.tree.map(lambda one, other: jnp.where(looking, one, other), looked, moved)
-    state = state._replace(upward=state.upward + (jnp.sum(slope * scale**2) < 0))
-    return state, location + jnp.where(looking, 0, state.last_step)
+    location = location + jnp.where(looking, 0, state.last_step)
+    finest = STEPS_OF_ROUNDING * jnp.finfo(location.dtype).eps * jnp.abs(location)
+    return state._replace(
+        precision=jnp.minimum(state.precision, finest**-2.0),
+        upward=state.upward + (jnp.sum(slope * scale**2) < 0),
+    ), location
 
 
 def retreat(state: Approach, location: Float[Array, " dim"]) -> tuple[Approach, Array]:
@@ -125,10 +138,12 @@ def _move(state: Approach, gradient: Array, slope: Array) -> Approach:
     radius = jnp.clip(state.radius * jnp.where(grows, 1.5, jnp.where(kept < 0, 0.5, 1.0)), 0.05, 1e6)
     reach = radius * precision**-0.5
     agreement = jnp.where(steps > 0, 0.9 * state.agreement + 0.1 * jnp.mean(kept), state.agreement)
+    step = jnp.clip(newton, -reach, reach)
     return state._replace(
         records=state.records + 1,
         precision=precision,
         radius=radius,
-        last_step=jnp.clip(newton, -reach, reach),
+        last_step=step,
         agreement=agreement,
+        travel=0.9 * state.travel + 0.1 * step * precision**0.5,
     )

@@ -13,7 +13,7 @@ from isvi.algorithms import Method
 from isvi.checkpoints.checkpoints import Checkpoints
 from isvi.families.base import Params
 from isvi.fitting.afterwards.bend import bend
-from isvi.fitting.afterwards.few_rows import look_at_few_rows, look_first
+from isvi.fitting.afterwards.few_rows import look_at_few_rows, looks
 from isvi.fitting.afterwards.integrals import begin_again, first_look, more_nodes, no_worse
 from isvi.fitting.outcome import Outcome
 from isvi.fitting.room import check_room
@@ -137,9 +137,11 @@ class Running:
 
 
 def _stops(setup: Setup, outcome: Outcome) -> list[int]:
-    """After how many gradients to look at what keeps a run from coming to rest."""
-    first = min(first_look(setup), look_first(setup))
-    return sorted({max(first, outcome.gradients), setup.budget_of_method})
+    """After how many gradients to look at what keeps a run from coming to rest: those that are not behind it yet, so
+    that a run that is resumed looks where it would have looked."""
+    behind = outcome.gradients - setup.estimator.num_samples
+    ahead = {stop for stop in [first_look(setup), *looks(setup)] if stop > behind}
+    return sorted({*ahead, setup.budget_of_method})
 
 
 def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopState, Params]:

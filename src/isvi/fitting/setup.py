@@ -1,6 +1,6 @@
 """From what the user passed to everything a run needs, decided."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -129,7 +129,11 @@ class Setup:
         self.trial.check(self._tried_at(start), self.dataset.first)
 
     def _tried_at(self, start: Params) -> Array:
-        return compiled_once(self.drawn_from.draw, static_argnums=2)(self.keys[1], start, DRAWS)
+        return self._draws(self.keys[1], start, DRAWS)
+
+    @cached_property
+    def _draws(self) -> Callable[..., Array]:
+        return compiled_once(self.drawn_from.draw, static_argnums=2)
 
     @cached_property
     def effort(self) -> dict[str, Any] | None:
@@ -205,18 +209,19 @@ class Setup:
         return build(estimator, SGD(), optimizer, self.dataset)
 
     def checked_start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
-        """The start. If the model is not finite there and nothing was chosen, one that is closer to 0: next to
-        predictors that were not scaled, a hundredth is much."""
-        start = self.start(initial)
+        """The start. Where nothing was chosen, one that is closer to 0, if the model is not finite there, or so much
+        worse that it would have to come back from afar: next to predictors that were not scaled a hundredth is much."""
+        if self.options.initial_scale is not None or given_values(self.model, initial):
+            start, closer = self.start(initial), None
+        else:
+            start, closer = self._starts(initial, (1.0, CLOSER))
         try:
             self.check_start(start)
         except StartError as error:
-            chosen = self.options.initial_scale is not None or given_values(self.model, initial)
-            closer = None if chosen else self.start(initial, CLOSER)
             if closer is None or not self._finite_at(closer):
                 raise self.trial.explained(error, self._tried_at(start), self.dataset.first) from None
-            start = closer
-        return start
+            return closer
+        return closer if closer is not None and self._far_better(closer, start) else start
 
     def _finite_at(self, start: Params) -> bool:
         try:
@@ -225,13 +230,24 @@ class Setup:
             return False
         return True
 
-    def start(self, initial: Mapping[str, Any] | Callable | None = None, nearness: float = 1.0) -> Params:
+    def _far_better(self, closer: Params, start: Params) -> bool:
+        """Whether the log joint is higher there by more than all of it."""
+        if self.target.on_host or not self._finite_at(closer):
+            return False
+        near, far = (self.trial.value(self._tried_at(one), self.dataset.first) for one in (closer, start))
+        return near - far > abs(near) + self.approximation.dim
+
+    def start(self, initial: Mapping[str, Any] | Callable | None = None) -> Params:
         """Variational parameters around the initial values."""
+        return self._starts(initial, (1.0,))[0]
+
+    def _starts(self, initial: Mapping[str, Any] | Callable | None, nearness: Sequence[float]) -> list[Params]:
         scale = choose_scale(self.options.initial_scale, self.algorithm)
-        params = start_params(self.keys[0], self.approximation, self.model, initial, scale, nearness)
+        starts = start_params(self.keys[0], self.approximation, self.model, initial, scale, nearness)
         if self.on_full_rank is None:
-            return params
-        return self.drawn_from.with_factor(self.approximation.location(params), self.approximation.factor(params))
+            return starts
+        location, factor = self.approximation.location, self.approximation.factor
+        return [self.drawn_from.with_factor(location(start), factor(start)) for start in starts]
 
     def starts(self, start: Params) -> Starts | None:
         """This start and others around it, if more than one was chosen, or may turn out to be needed."""

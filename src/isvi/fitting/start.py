@@ -1,6 +1,6 @@
 """Where a run starts: variational parameters around the initial values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,10 +22,10 @@ def start_params(
     model: Model,
     initial: Mapping[str, Any] | Callable | None,
     initial_scale: float,
-    nearness: float = 1.0,
-) -> Params:
-    """Variational parameters around the initial values; latents without one are next to the image of 0, and with
-    ``nearness`` below 1 all draws come closer to it."""
+    nearness: Sequence[float] = (1.0,),
+) -> list[Params]:
+    """Variational parameters around the initial values, for every ``nearness``; latents without a value are next to the
+    image of 0, and where that is below 1 all draws come closer to it."""
     require(
         np.ndim(initial_scale) == 0 and np.isfinite(initial_scale) and initial_scale > 0,
         ConfigurationError,
@@ -34,7 +34,7 @@ def start_params(
     given = given_values(model, initial)
 
     @compiled_once
-    def located(key: PRNGKeyArray, given: dict[str, Array]) -> Array:
+    def located(key: PRNGKeyArray, given: dict[str, Array], nearness: Array) -> Array:
         keys = jax.random.split(key, len(model.latents))
         values = {
             name: _initial_value(one_key, name, latent, given.get(name), nearness)
@@ -42,18 +42,22 @@ def start_params(
         }
         return approximation.coordinates.encode(values)
 
-    location = np.asarray(located(key, given))
+    locations = [np.asarray(located(key, given, np.float32(one))) for one in nearness]
     outside = {
         entry.name
         for entry in approximation.coordinates.entries
-        if not np.isfinite(location[entry.start : entry.stop]).all()
+        if not np.isfinite(locations[0][entry.start : entry.stop]).all()
     }
     require(
         not outside,
         ConfigurationError,
         "initial values must lie strictly inside the latents' supports; these do not: " + ", ".join(sorted(outside)),
     )
-    return compiled_once(approximation.init)(location, np.full_like(location, nearness * initial_scale))
+    init = compiled_once(approximation.init)
+    return [
+        init(location, np.full_like(location, one * initial_scale))
+        for location, one in zip(locations, nearness, strict=True)
+    ]
 
 
 def given_values(model: Model, initial: Mapping[str, Any] | Callable | None) -> dict[str, np.ndarray]:
@@ -76,7 +80,7 @@ def given_values(model: Model, initial: Mapping[str, Any] | Callable | None) -> 
     return {name: np.asarray(value, jnp.result_type(float)) for name, value in given.items()}
 
 
-def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Array | None, nearness: float) -> Array:
+def _initial_value(key: PRNGKeyArray, name: str, latent: Latent, given: Array | None, nearness: Array) -> Array:
     if given is None:
         # Not exactly 0: components of a mixture that start alike would stay alike.
         return latent.transform(0.01 * nearness * jax.random.normal(key, latent.unconstrained_shape))

@@ -96,6 +96,10 @@ class Trial:
             return {"log_joint": jax.device_get(self._target.values_and_gradients(draws[:1], dataset.batch(index)))}
         return jax.device_get(self._compiled(draws, dataset.batch(index)))
 
+    def value(self, draws: jax.Array, dataset: Dataset) -> float:
+        """The log joint on one mini-batch, averaged over these draws."""
+        return float(sum(values.mean() for values, _ in self.parts(draws, dataset).values()))
+
     @cached_property
     def _compiled(self) -> jax.stages.Compiled | None:
         return None if self._lowered is None else self._lowered.compile()

@@ -62,5 +62,7 @@ class Knowledge(NamedTuple):
     """Predicted errors of q's means, in standard deviations."""
     anchor: Float[Array, "2 dim"]
     """Means and standard deviations when everything began to look settled."""
+    leapt: Bool[Array, ""]
+    """Whether q's mean has gone far since the curvature was estimated."""
     confined: Bool[Array, ""]
     """Whether q is in its family yet."""

@@ -79,6 +79,7 @@ def by_pairs(
     learned = jax.tree.map(lambda new, old: jnp.where(finite, new, old), learned, own)
     return learned._replace(
         fitted_at=progress.remembered,
+        leapt=jnp.array(False),
         doubt=jax.lax.cond(
             usable & (own.off.max() < WORTH_DOUBTING),
             lambda: doubt_of(

@@ -36,6 +36,8 @@ LARGEST_DIM = 1000
 """Up to this dimension all pairs are gone through, now and then."""
 GROWTH = 5
 """The curvature is estimated anew, whatever that takes, when records have become more by one part in this many."""
+LEAP = 3.0
+"""A step so long, in standard deviations along it, may be too long by a factor: what it shows is learned at once."""
 SETTLED_SHARE = 5
 """The fit ends when nothing has moved for one part in this many of its records."""
 MEAN_TOLERANCE = 0.1
@@ -86,6 +88,7 @@ class _Memory:
             doubt=unknown,
             off=unknown,
             anchor=jnp.stack([unknown, unknown]),
+            leapt=jnp.array(False),
             confined=jnp.array(self.family.num_factors == 1),
         )
         return Store(
@@ -157,7 +160,8 @@ class _Memory:
             settled=settled,
         )
         anchor = jnp.where(settled > 0, own.anchor, jnp.stack([location + step, sds]))
-        own = own._replace(off=off, anchor=anchor)
+        gone = jnp.sqrt(jnp.sum(solve_triangular(own.factor, step, lower=True) ** 2))
+        own = own._replace(off=off, anchor=anchor, leapt=own.leapt | (gone > LEAP))
         if self.family.num_factors == 1:
             return progress, own
         ready = ~own.confined & self._settled(progress)
@@ -180,7 +184,7 @@ class _Memory:
         sizes, filled = self.sizes, own.made_at >= 0
         since = progress.remembered - own.fitted_at
         growing = jnp.maximum(own.fitted_at // GROWTH, sizes.update_every)
-        due = since >= jnp.minimum(growing, sizes.refit_every)
+        due = own.leapt | (since >= jnp.minimum(growing, sizes.refit_every))
         enough = filled.sum() * (records.draws.shape[1] // 2) >= pairs_needed(location.shape[0], self.groups)
         return jax.lax.switch(
             jnp.where(enough, jnp.where(due, 2, 0), jnp.where(own.fitted_at > 0, 0, 1)),

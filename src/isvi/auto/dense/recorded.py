@@ -55,7 +55,7 @@ def secants_of(
 ) -> Differences:
     """How the gradient of all data changed from pass to pass, as the mean moved, each pass against the mean of all. The
     points are those of mirrored draws, so that to first order there is no noise in either. A pass has the weight that
-    its pairs have together."""
+    its pairs have together. While there is only one, the mini-batches that were visited again tell what changed."""
     shape, dim = (sizes.generations, sizes.num_batches), location.shape[0]
     generations = made_at.reshape(shape)
     behind = (jnp.argmax(generations, axis=0)[None, :] - jnp.arange(sizes.generations)[:, None]) % sizes.generations
@@ -68,7 +68,17 @@ def secants_of(
     points = solve_triangular(factor, (points - location).T, lower=True).T
     gradients = gradients @ factor
     centre = shares / jnp.maximum(shares.sum(), jnp.finfo(shares.dtype).tiny)
-    return Differences(shares, points - centre @ points, centre @ gradients - gradients)
+    if sizes.generations == 1:
+        return Differences(shares, points - centre @ points, centre @ gradients - gradients)
+    again = ages[1] - ages[0] * (ages[1].sum(axis=0) > 0)
+    visits = jnp.where(complete[1], 0, ages[1].sum())
+    point, change = jnp.einsum("gb,cgbd->cd", again, means) / jnp.maximum(visits, 1)
+    share = jnp.where(visits > 0, (ages[1] * pairs.shares.reshape(*shape, -1).sum(axis=2)).sum(), 0)
+    return Differences(
+        jnp.append(shares, share),
+        jnp.vstack([points - centre @ points, solve_triangular(factor, point, lower=True)]),
+        jnp.vstack([centre @ gradients - gradients, -change @ factor]),
+    )
 
 
 def level(

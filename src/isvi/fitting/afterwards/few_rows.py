@@ -43,13 +43,16 @@ KNOWS = 1e-3
 """A mini-batch knows an entry if it has this share of what all of them together say of it."""
 FEW = 4
 """Up to one entry in so many may be looked at more closely because the pairs cannot tell how wide it is."""
+STILL = MEAN_TOLERANCE / 2
+"""What no mean may have moved by, in sds, while the newer half of the stored records was made: a scale that waits for
+the widths of its effects creeps, and is predicted to be right all the while."""
 CIRCLE = (3**0.5, 0.0, 0.0)
 """Radii of an entry in three pairs, in an order of its own: squares have mean 1 and fourth powers mean 3."""
 
 
-def look_first(setup: Setup) -> int:
+def looks(setup: Setup) -> list[int]:
     """After how many gradients to look whether a few entries alone keep a run from coming to rest."""
-    return setup.budget_of_method // PATIENCE if _on_batches(setup) else setup.budget_of_method
+    return [part * setup.budget_of_method // PATIENCE for part in range(1, PATIENCE)] if _on_batches(setup) else []
 
 
 def look_at_few_rows(setup: Setup, method: Method, outcome: Outcome, stopped: Callable[[], str | None]) -> bool:
@@ -59,7 +62,7 @@ def look_at_few_rows(setup: Setup, method: Method, outcome: Outcome, stopped: Ca
     if not _on_batches(setup) or outcome.gave_up or outcome.gradients + batches > setup.budget or stopped():
         return False
     wide = _undecided(method, outcome)
-    if not over and (outcome.looked or not 0 < wide.sum() <= len(wide) // FEW):
+    if not over and (outcome.looked or not 0 < wide.sum() <= len(wide) // FEW or not _still(setup, outcome)):
         return False
     outcome.looked = True
     look = Look.at(setup, outcome)
@@ -90,6 +93,16 @@ def _undecided(method: Method, outcome: Outcome) -> Bool[np.ndarray, " dim"]:
     doubts = jax.device_get(method.doubts(outcome.loop.state))
     means, sds = (np.asarray(one) for one in (doubts.means, doubts.sds))
     return (sds >= SD_TOLERANCE / 2) | ~(means < MEAN_TOLERANCE).all()
+
+
+def _still(setup: Setup, outcome: Outcome) -> bool:
+    """Whether q's mean has come to rest: records are mirrored around where it was when they were made."""
+    state = outcome.loop.state
+    store = state.memory.store
+    made_at, centres = np.asarray(store.own.made_at), np.asarray(store.records.records.draws).mean(axis=1)
+    then = np.argmin(np.abs(made_at - (made_at.max() + made_at[made_at >= 0].min()) / 2))
+    moved = np.asarray(setup.drawn_from.location(state.params)) - centres[then]
+    return bool((np.abs(moved) < STILL * np.asarray(setup.drawn_from.scale(state.params))).all())
 
 
 def _spend(outcome: Outcome, gradients: int) -> None:
@@ -128,10 +141,10 @@ class Look:
     def at(cls, setup: Setup, outcome: Outcome) -> "Look":
         drawn_from, params = setup.drawn_from, outcome.loop.state.params
         mean, factor = (np.asarray(part(params), np.float64) for part in (drawn_from.location, drawn_from.factor))
-        store = outcome.loop.state.memory.store
-        made_at = np.asarray(store.own.made_at).reshape(-1, setup.dataset.num_batches)
-        slots = jnp.asarray(made_at.argmax(axis=0) * made_at.shape[1] + np.arange(made_at.shape[1]))
-        newest = jax.device_get(jax.tree.map(lambda leaf: leaf[slots], store.records.records))
+        store = jax.device_get(outcome.loop.state.memory.store)
+        made_at = store.own.made_at.reshape(-1, setup.dataset.num_batches)
+        slots = made_at.argmax(axis=0) * made_at.shape[1] + np.arange(made_at.shape[1])
+        newest = jax.tree.map(lambda leaf: leaf[slots], store.records.records)
         return cls(setup, Moments(mean, factor @ factor.T), newest, setup.groups is not None)
 
     def bends(self) -> Float[np.ndarray, " dim"]:

@@ -1,7 +1,7 @@
 """The compiled loop: many steps in one call, the host spoken to once in between."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -147,7 +147,13 @@ def make_start(method: Method, dataset: Data, key: PRNGKeyArray) -> Callable[[Pa
 
 def own_copy(loop: LoopState) -> LoopState:
     """The same in memory of its own, which can be given away: no two leaves share any, nor with anything else."""
-    return jax.tree.map(jnp.copy, loop)
+    return _copying()(loop)
+
+
+@cache
+def _copying() -> Callable[[LoopState], LoopState]:
+    """One program: a copy of every leaf alone would be one for each shape."""
+    return compiled_once(partial(jax.tree.map, jnp.copy))
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
