@@ -18,6 +18,8 @@ MEAN_OFF, SD_OFF = 0.25, 1.25
 """A mean off by this many posterior sds, or an sd off by this factor, is more than is promised."""
 ONE_IN = 20
 """Of so many sets of resampled draws, fewer than one has a mean that is off by more than is promised."""
+ROUND_OFF = 1e-13
+"""An entry whose sd is less than this part of its mean is constant: weights add up to one, give or take so much."""
 NEARLY_EQUAL = 0.95
 """Where only q's own draws are weighed, and this share of them is effective, the shape of the tail says nothing: a q
 that is all but exact has log ratios such as c (z^3 - 3 z), whose largest values fill it."""
@@ -131,7 +133,8 @@ class _Moments:
     @classmethod
     def of(cls, flat: Float[np.ndarray, "draws entries"], weights: Float[np.ndarray, " draws"]) -> "_Moments":
         mean = weights @ flat
-        return cls(weights, mean, np.sqrt(weights @ (flat - mean) ** 2))
+        sd = np.sqrt(weights @ (flat - mean) ** 2)
+        return cls(weights, mean, np.where(sd > ROUND_OFF * np.abs(mean), sd, 0.0))
 
     def pulls(self, flat: Float[np.ndarray, "draws entries"]) -> tuple[np.ndarray, np.ndarray]:
         """How much every draw pulls at the mean, in sds, and at the logarithm of the sd; standard errors are their
