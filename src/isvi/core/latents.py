@@ -6,7 +6,7 @@ from typing import Literal
 
 import jax
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Float
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
@@ -51,15 +51,16 @@ class Latent:
         return int(np.prod(self.unconstrained_shape, dtype=int))
 
     @cached_property
-    def constant(self) -> Bool[np.ndarray, "..."]:
+    def constants(self) -> Float[np.ndarray, "..."]:
         """The constrained entries that are the same whatever the unconstrained ones are, such as the diagonal of a
-        correlation matrix. What is computed for them differs by round-off, which is no spread of theirs."""
+        correlation matrix; NaN for all others. What is computed for them at draws differs by round-off."""
         if self.size <= self.unconstrained_size:
-            return np.zeros(self.shape, bool)
+            return np.full(self.shape, np.nan)
         with jax.enable_x64(True):
             points = np.random.default_rng(0).normal(size=(3, *self.unconstrained_shape))
             values = np.asarray(self.transform(jax.numpy.asarray(points)))
-        return np.ptp(values, axis=0) <= ROUND_OFF * np.abs(values).max(axis=0)
+        same = np.ptp(values, axis=0) <= ROUND_OFF * np.abs(values).max(axis=0)
+        return np.where(same, values[0], np.nan)
 
 
 def constrained(constraint: Constraint, *shape: int, flat_prior: bool = False) -> Latent:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from isvi.core.coordinates import entry_labels
+from isvi.diagnosis.drift import ROUND_OFF
 from isvi.results.weights.importance import Importance, log_ratios
 from isvi.results.weights.smoothing import k_noise, smooth
 
@@ -18,8 +19,6 @@ MEAN_OFF, SD_OFF = 0.25, 1.25
 """A mean off by this many posterior sds, or an sd off by this factor, is more than is promised."""
 ONE_IN = 20
 """Of so many sets of resampled draws, fewer than one has a mean that is off by more than is promised."""
-ROUND_OFF = 1e-13
-"""An entry whose sd is less than this part of its mean is constant: weights add up to one, give or take so much."""
 NEARLY_EQUAL = 0.95
 """Where only q's own draws are weighed, and this share of them is effective, the shape of the tail says nothing: a q
 that is all but exact has log ratios such as c (z^3 - 3 z), whose largest values fill it."""

@@ -352,8 +352,9 @@ class Fit:
         for name, latent in self.model.latents.items():
             shown = self.model.shown_as.get(name, name)
             values = np.asarray(reported.get(shown, latents[name]))
-            alike = values.shape[1:] == latent.shape and latent.constant.any()
-            judged[shown] = np.where(latent.constant, values[:1], values) if alike else values
+            fixed = latent.constants
+            same = np.isfinite(fixed).any() and values.shape[1:] == fixed.shape
+            judged[shown] = np.where(np.isnan(fixed), values, fixed) if same else values
         return judged
 
     @own_settings()
