@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Result:
         seconds: of the processor in the call, with compilation.
         errors: of the fit's means and sds.
         resampled: of those of 4,000 draws of ``fit.resample``.
+        measured: on which day; empty before ``Nested`` was part of the default.
     """
 
     language: str
@@ -57,6 +59,7 @@ class Result:
     k_hat: float = math.nan
     elbo: float = math.nan
     reason: str = ""
+    measured: str = ""
     errors: Errors = Errors()
     resampled: Errors = Errors()
 
@@ -102,7 +105,7 @@ def run_isvi(
     given: Callable[[Case], tuple[Any, Any]] = numpyro_model,
 ) -> Result:
     """``isvi.fit`` and ``fit.diagnose()``, with nothing chosen."""
-    result = Result(language, case.name, "isvi", seed, "refused")
+    result = Result(language, case.name, "isvi", seed, "refused", measured=date.today().isoformat())
     started = time.process_time()
     try:
         model, rows = given(case)

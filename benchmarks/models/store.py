@@ -60,5 +60,5 @@ def _result(row: dict[str, str]) -> Result:
     def errors(prefix: str) -> Errors:
         return Errors(*(_number(row[prefix + name]) for name in ERRORS[:3]), row[prefix + "where"])
 
-    plain = {name: READ.get(name, str)(row[name]) for name in PLAIN}
+    plain = {name: READ.get(name, str)(row.get(name, "")) for name in PLAIN}
     return Result(**plain, errors=errors(""), resampled=errors("resampled_"))

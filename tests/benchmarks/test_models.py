@@ -1,6 +1,7 @@
 """Other people's models: that they are well-formed, and that what is measured is what is told."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -103,9 +104,13 @@ def test_errors_are_of_the_worst_entry_that_has_a_truth() -> None:
         ("budget", "poor", Errors(0.1, 0.9, 1.1), "poor but right"),
         ("budget", "usable", Errors(0.3, 0.9, 1.1), "**usable but wrong**"),
         ("budget", "good", Errors(), ""),
+        ("converged", "usable", Errors(0.3, 0.9, 1.1), "**usable but wrong**, **converged but wrong**"),
     ],
 )
 def test_what_is_true(status: str, verdict: str, errors: Errors, truth: str) -> None:
     result = Result("NumPyro", "a", "isvi", 0, status, verdict=verdict, errors=errors, resampled=Errors(1.0, 1.0, 1.0))
     assert report.truth_of(result) == truth
+    mended = replace(result, verdict="usable", resampled=Errors(0.1, 0.9, 1.1))
+    wrong = status == "converged" and not errors.right and not math.isnan(errors.mean)
+    assert report.truth_of(mended) == ("converged, not right, said so" if wrong else "yes" if truth else "")
     assert math.isnan(Errors().mean)

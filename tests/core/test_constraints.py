@@ -76,3 +76,14 @@ def test_zero_sum_is_volume_preserving():
 )
 def test_sizes(latent, size, unconstrained):
     assert (latent.size, latent.unconstrained_size) == (size, unconstrained)
+
+
+def test_constant_entries_of_matrices():
+    """The diagonal of a correlation matrix; of its Cholesky factor the first entry and what is above the diagonal."""
+    matrix = isvi.constrained(constraints.corr_matrix, 2, 3, 3)
+    np.testing.assert_allclose(matrix.constants, np.broadcast_to(np.where(np.eye(3), 1.0, np.nan), (2, 3, 3)))
+    factor = np.where(np.triu(np.ones((3, 3)), 1), 0.0, np.nan)
+    factor[0, 0] = 1.0
+    np.testing.assert_allclose(isvi.constrained(constraints.corr_cholesky, 3, 3).constants, factor)
+    for free in (isvi.real(3), isvi.simplex(3), isvi.constrained(constraints.zero_sum(1), 3), isvi.positive()):
+        assert np.isnan(free.constants).all()

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from jax.scipy.stats import norm
+from numpyro.distributions import constraints
 
 import isvi
 from isvi.diagnosis.stationarity import slope, trend
@@ -237,3 +238,17 @@ def test_families_without_a_mean_parameter_are_diagnosed_too():
 def test_too_few_draws_for_a_tail():
     with pytest.raises(isvi.ConfigurationError, match="at least 25 draws; got 10"):
         standard_normal(1.0).diagnose(10)
+
+
+def test_round_off_of_a_constant_is_not_off():
+    """The diagonal of a correlation matrix is one, give or take round-off, whose mean was found to be 30 sds off."""
+    model = isvi.Model(
+        {"rho": isvi.constrained(constraints.corr_matrix, 3, 3)}, lambda z: 2 * jnp.linalg.slogdet(z["rho"])[1]
+    )
+    fit = isvi.fit(model, initial_scale=0.5, **STAY)
+    assert np.ptp(fit.sample(1000)["rho"], axis=0)[2, 2] > 0
+    entries = fit.diagnose().entries
+    diagonal = [row for row, name in enumerate(entries.names) if name in ("rho[0, 0]", "rho[1, 1]", "rho[2, 2]")]
+    assert len(diagonal) == 3
+    np.testing.assert_array_equal(entries.mean_error[diagonal], 0.0)
+    np.testing.assert_array_equal(entries.sd_ratio[diagonal], 1.0)

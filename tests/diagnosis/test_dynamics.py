@@ -77,6 +77,17 @@ def test_drift_is_told_before_it_is_over(sd):
     assert path[-JUDGED:].shape == (JUDGED, CHAINS, 2)
 
 
+def test_a_constant_has_nowhere_to_go():
+    """A tenth, give or take round-off, which is no spread of it."""
+    random = np.random.default_rng(0)
+    path, twins = (random.choice([0.1, np.nextafter(0.1, 1)], (TRAJECTORIES, CHAINS, 1)) for _ in range(2))
+    values = random.normal(size=(TRAJECTORIES, CHAINS))
+    drift = Drift.of(path, twins, values)
+    for told in (drift.mean, drift.log_sd, drift.noise, drift.memory, drift.left):
+        np.testing.assert_array_equal(told, 0.0)
+    assert drift.drawn_noise.max() < 1e-12
+
+
 def test_stretched_coordinates():
     """There and back again; and gradients go with them."""
     random = np.random.default_rng(0)

@@ -1,14 +1,20 @@
 """Latent variables: a shape, a constraint, and the bijection that removes the constraint."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
+import jax
 import numpy as np
+from jaxtyping import Float
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 
 from isvi.core.errors import ModelError, require
+
+ROUND_OFF = 1e-9
+"""In double precision entries that are constant differ by less than this part of themselves, and others by more."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,18 @@ class Latent:
     def unconstrained_size(self) -> int:
         """Number of unconstrained entries: fewer than ``size`` for a simplex, for example."""
         return int(np.prod(self.unconstrained_shape, dtype=int))
+
+    @cached_property
+    def constants(self) -> Float[np.ndarray, "..."]:
+        """The constrained entries that are the same whatever the unconstrained ones are, such as the diagonal of a
+        correlation matrix; NaN for all others. What is computed for them at draws differs by round-off."""
+        if self.size <= self.unconstrained_size:
+            return np.full(self.shape, np.nan)
+        with jax.enable_x64(True):
+            points = np.random.default_rng(0).normal(size=(3, *self.unconstrained_shape))
+            values = np.asarray(self.transform(jax.numpy.asarray(points)))
+        same = np.ptp(values, axis=0) <= ROUND_OFF * np.abs(values).max(axis=0)
+        return np.where(same, values[0], np.nan)
 
 
 def constrained(constraint: Constraint, *shape: int, flat_prior: bool = False) -> Latent:

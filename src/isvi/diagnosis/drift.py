@@ -11,6 +11,8 @@ JUDGED = 6
 """Of these, the last ones, at whose ends entries are judged."""
 LARGEST_MEMORY = 0.99
 """Of a trajectory: chains that do not move at all have gone none of their way."""
+ROUND_OFF = 1e-13
+"""An entry whose sd is less than this part of its mean is constant: means are exact give or take so much."""
 Path = Float[np.ndarray, "trajectories chains entries"]
 """Where every trajectory of every chain ended."""
 PerEntry = Float[np.ndarray, " entries"]
@@ -45,7 +47,7 @@ class Drift:
         ends, twins = path[-JUDGED:], twins[-JUDGED:]
         mean, sd = ends.mean(axis=(0, 1)), ends.std(axis=(0, 1))
         own_mean, own_sd = twins.mean(axis=(0, 1)), twins.std(axis=(0, 1))
-        varies = (sd > 0) & (own_sd > 0)
+        varies = (sd > ROUND_OFF * np.abs(mean)) & (own_sd > ROUND_OFF * np.abs(own_mean))
         sd, own_sd = np.where(varies, sd, 1.0), np.where(varies, own_sd, 1.0)
         kept = still_to_go(_memory(path))
         spread = np.maximum(_memory(np.abs(path - mean)), _memory(log_joint[..., None]))
@@ -60,7 +62,7 @@ class Drift:
             mean=shift,
             log_sd=log_sd,
             noise=np.where(varies, np.maximum(shift_noise, stretch_noise), 0.0),
-            memory=np.maximum(kept, kept_squares),
+            memory=np.where(varies, np.maximum(kept, kept_squares), 0.0),
             left=np.maximum(np.abs(shift) * kept, np.abs(log_sd) * kept_squares),
             drawn_noise=np.maximum(_standard_error(towards), _standard_error(stretch)),
         )

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from isvi.core.coordinates import entry_labels
+from isvi.diagnosis.drift import ROUND_OFF
 from isvi.results.weights.importance import Importance, log_ratios
 from isvi.results.weights.smoothing import k_noise, smooth
 
@@ -131,7 +132,8 @@ class _Moments:
     @classmethod
     def of(cls, flat: Float[np.ndarray, "draws entries"], weights: Float[np.ndarray, " draws"]) -> "_Moments":
         mean = weights @ flat
-        return cls(weights, mean, np.sqrt(weights @ (flat - mean) ** 2))
+        sd = np.sqrt(weights @ (flat - mean) ** 2)
+        return cls(weights, mean, np.where(sd > ROUND_OFF * np.abs(mean), sd, 0.0))
 
     def pulls(self, flat: Float[np.ndarray, "draws entries"]) -> tuple[np.ndarray, np.ndarray]:
         """How much every draw pulls at the mean, in sds, and at the logarithm of the sd; standard errors are their

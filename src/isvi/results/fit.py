@@ -345,10 +345,17 @@ class Fit:
         return values if self.model.report is None else dict(self.model.report(values))
 
     def _judged(self, draws: jax.Array) -> dict[str, np.ndarray]:
-        """The latents as they are reported: without what is computed from them, such as deterministic sites."""
+        """The latents as they are reported: without what is computed from them, such as deterministic sites, and
+        without the round-off of entries that are constant."""
         reported, latents = self._constrained(draws), self._latents(draws)
-        names = {name: self.model.shown_as.get(name, name) for name in latents}
-        return {shown: np.asarray(reported.get(shown, latents[name])) for name, shown in names.items()}
+        judged = {}
+        for name, latent in self.model.latents.items():
+            shown = self.model.shown_as.get(name, name)
+            values = np.asarray(reported.get(shown, latents[name]))
+            fixed = latent.constants
+            same = np.isfinite(fixed).any() and values.shape[1:] == fixed.shape
+            judged[shown] = np.where(np.isnan(fixed), values, fixed) if same else values
+        return judged
 
     @own_settings()
     def _latents(self, draws: jax.Array) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ from jax.nn import log_sigmoid
 from jax.scipy.stats import norm
 
 import isvi
+from isvi.fitting.afterwards import few_rows
 from isvi.fitting.afterwards.sites import Moments, Sites, Told
 
 NODES, SHARES = np.polynomial.hermite_e.hermegauss(41)
@@ -126,3 +127,17 @@ def test_too_small_a_budget_is_said():
     fit = isvi.fit(regression(), rows, batch_size=200, budget=enough.gradients - 1500, progress=False)
     assert fit.status.kind == "budget"
     assert "not converged" in fit.status.message
+
+
+def test_nodes_that_do_not_come_to_rest_leave_q_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of(silent=80)
+    monkeypatch.setattr(few_rows, "BENDS", np.inf)
+    before = isvi.fit(regression(), rows, batch_size=200, progress=False)
+    assert before.status.kind == "converged"
+    monkeypatch.undo()
+    monkeypatch.setattr(few_rows, "LEAST_STEPS", 1)
+    monkeypatch.setattr(few_rows, "MOST_STEPS", 1)
+    fit = isvi.fit(regression(), rows, batch_size=200, progress=False)
+    assert "did not come to rest; few rows know of level[5]" in fit.status.message
+    for moment in (isvi.Fit.mean, isvi.Fit.sd):
+        np.testing.assert_allclose(moment(fit)["level"], moment(before)["level"], rtol=1e-4)

@@ -15,6 +15,8 @@ from isvi.fitting.setup import Setup
 
 ENOUGH = 0.9
 """Where this share of a warp's draws is effective, and nothing is in doubt, nothing else is tried."""
+MUCH_BETTER = 1.5
+"""So many times the share of effective draws, and the closer q is kept, whatever is in doubt about it."""
 
 
 def bend(setup: Setup, outcome: Outcome, stopped: Callable[[], str | None]) -> Bent:
@@ -34,6 +36,9 @@ def bend(setup: Setup, outcome: Outcome, stopped: Callable[[], str | None]) -> B
 
 
 def _better(one: Bent, other: Bent) -> bool:
-    if (one.in_doubt is None) != (other.in_doubt is None):
+    """By their effective draws, and by what is in doubt only where these are about as many: of a warp that is whether
+    another would be better, of a nested q whether it is the posterior, so that a bad warp may be free of doubt."""
+    apart = max(one.effective, other.effective) > MUCH_BETTER * min(one.effective, other.effective)
+    if not apart and (one.in_doubt is None) != (other.in_doubt is None):
         return one.in_doubt is None
     return one.effective > other.effective

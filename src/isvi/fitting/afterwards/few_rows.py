@@ -175,8 +175,8 @@ class Look:
         nodes, shares = np.polynomial.hermite_e.hermegauss(NODES)
         shares = shares / shares.sum()
         q, arrived = sites.fitted(self.q, lambda q, patterns: ask(nodes, shares, q, patterns), steps)
-        if not arrived:
-            return q, "the nodes that these need did not come to rest"
+        if not arrived:  # where they were on the way is no place to end
+            return self.q, "the nodes that these need did not come to rest"
         off = np.abs(self._off(q))
         if (off < MEAN_TOLERANCE).all():
             return q, None
