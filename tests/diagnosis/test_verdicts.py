@@ -5,6 +5,8 @@ have to be off by five of their standard errors, which are at most 0.03, for a v
 below 1e-6.
 """
 
+import json
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -76,6 +78,15 @@ def test_parameters_that_are_not_numbers_are_poor():
     assert told.verdict == "poor"
     assert "not all finite" in told.reasons[-1]
     assert told.to_dict()["elbo"] is None
+
+
+@pytest.mark.parametrize("sd", [1e3, 1e10, 5e32])
+def test_a_flat_latent_is_poor_and_valid_json(sd):
+    """Where a fit of it was stopped, as far as single precision goes."""
+    model = isvi.Model({"w": isvi.real(), "flat": isvi.real()}, lambda z: -0.5 * z["w"] ** 2 + 0 * z["flat"])
+    told = fixed_fit(model, isvi.MeanField(), at([0.0, sd / 100], [1.0, sd])).diagnose()
+    assert told.verdict == "poor", str(told)
+    json.dumps(told.to_dict(), allow_nan=False)
 
 
 def test_a_gaussian_on_heavy_tails_is_not_good():

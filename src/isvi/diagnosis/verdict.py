@@ -30,6 +30,7 @@ RESAMPLE = "fit.resample(n), which gives draws that are corrected for it"
 RIGHT = "where there are draws, the posterior's means and sds are as q has them"
 BY_MOTION = "as short chains from draws of q tell, which move by the posterior"
 STAYED = "short chains from draws of q, which move by the posterior, keep the means and sds that q has"
+CREEPING = "the chains went on to where q should be, but did not come to rest: fit.resample() may miss some of it"
 SHARPER = "take constants out of the log density, and compute it in double precision: only its differences count"
 
 
@@ -121,6 +122,8 @@ def _by_chains(evidence: Evidence, reasons: list[str], advice: list[str]) -> Jud
     more = [] if motion.wrong else [_more_chains(motion)]
     if motion.mended:
         return "usable", reasons, [*advice, RESAMPLE, *more, *_fuller(evidence.approximation)]
+    if motion.turns:
+        reasons.append(CREEPING)
     return "poor", reasons, [*advice, *more, *_if_poor(evidence)]
 
 
