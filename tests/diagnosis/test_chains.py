@@ -68,7 +68,7 @@ def test_where_chains_see_that_q_is_off_they_mend_it():
     assert fit.diagnose() is told  # nothing is evaluated again
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, 2])
 def test_draws_that_still_creep_are_not_promised(seed):
     """Chains that begin in the middle of a banana first end with 0.7 - 0.8 of the right sd, although their bulk has
     nothing left of its start. "Usable" needs that they went on until they came to rest."""

@@ -103,6 +103,21 @@ def test_a_gaussian_on_a_wide_funnel_is_not_good():
     assert not told.good
 
 
+@pytest.mark.parametrize("size", [2, 10, 40])
+def test_a_wide_skirt_is_not_overlooked(size):
+    """A twentieth of the mass has five times q's sd, where no draw of q ever comes: the posterior's is 1.48."""
+
+    def skirt(z):
+        wide = -0.5 * z @ z / 25 - size * jnp.log(5.0) + jnp.log(0.05)
+        return jnp.logaddexp(jnp.log(0.95) - 0.5 * z @ z, wide)
+
+    fit = fixed_fit(of_vector(skirt, size), isvi.MeanField(), at(np.zeros(size), np.ones(size)))
+    told = fit.diagnose()
+    assert not told.good, str(told)
+    if told.verdict == "usable":
+        np.testing.assert_allclose(np.log(resampled(fit)[1] / np.sqrt(0.95 + 0.05 * 25)), 0, atol=np.log(1.25))
+
+
 def log_dirichlet(alpha):
     return lambda z: jnp.sum((jnp.asarray(alpha) - 1) * jnp.log(z["z"]))
 
