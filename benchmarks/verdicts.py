@@ -163,7 +163,8 @@ def write(cases: Iterable[Case], path: Path) -> None:
         if not begun:
             writer.writerow([field.name for field in fields(Case)])
         for case in cases:
-            writer.writerow([getattr(case, field.name) for field in fields(Case)])
+            values = [getattr(case, field.name) for field in fields(Case)]
+            writer.writerow([f"{one:.4g}" if isinstance(one, float) else one for one in values])
             print(case, flush=True)
 
 
