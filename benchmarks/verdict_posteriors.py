@@ -16,7 +16,7 @@ from scipy.special import digamma, expit, polygamma
 import isvi
 
 Random = np.random.Generator
-GRID = 801
+GRID = 401
 """Nodes per axis of a quadrature: for a smooth density that ends inside it the trapezoidal rule is all but exact."""
 
 

@@ -2,9 +2,11 @@
 
 Posteriors whose truth is known are fitted with families that can take them. Each fit is diagnosed as it is and, as real
 fits are mostly either exact or far off, again after its parameters were moved at random. A verdict is held to what
-`docs/diagnosis.md` promises. Run with ``python -m benchmarks.verdicts``; writes ``benchmarks/results/verdicts.csv``
-and the tables of ``verdicts.md``. Fits are kept in a folder (``--fits``), so that another version of the diagnosis
-can be asked about the same ones: ``--out before.csv``, and then ``--before before.csv``.
+`docs/diagnosis.md` promises. Run with ``python -m benchmarks.verdicts``, and with ``--aside --out
+benchmarks/results/verdicts_aside.csv`` for the other shapes; writes ``benchmarks/results/verdicts.csv`` and the tables
+of ``verdicts.md``. What is there already is kept: a run that was broken off goes on. Fits are kept in a folder
+(``--fits``), so that another version of the diagnosis can be asked about the same ones: ``--out before.csv``, and then
+``--before before.csv``.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import jax
 import numpy as np
 
 import isvi
+from benchmarks.verdict_aside import aside
 from benchmarks.verdict_posteriors import Posterior, generated
 from isvi.data import Dataset
 from isvi.families import approximate
@@ -114,9 +117,9 @@ def moved(fit: isvi.Fit, random: np.random.Generator) -> isvi.Fit:
 
 
 def judged(posterior: Posterior, family: str, fit: isvi.Fit, number: int) -> Case:
-    started = time.perf_counter()
+    started = time.process_time()
     told = fit.diagnose()
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     resampled = fit.resample(RESAMPLED)
     again = {name: values.mean(axis=0) for name, values in resampled.items()}
     spread = {name: values.std(axis=0) for name, values in resampled.items()}
@@ -138,26 +141,30 @@ def judged(posterior: Posterior, family: str, fit: isvi.Fit, number: int) -> Cas
     )
 
 
-def run(folder: Path, every: int, kind: str, seed: int) -> Iterator[Case]:
-    """In random order, so that a part of them says something too."""
+def run(pairs: list[tuple[Posterior, str]], folder: Path, done: int) -> Iterator[Case]:
+    """In random order, so that a part of them says something too; the first ``done`` cases are there already."""
     folder.mkdir(parents=True, exist_ok=True)
-    pairs = [(one, family) for one in generated(seed) for family in one.families if kind in one.kind][::every]
-    for place in np.random.default_rng(0).permutation(len(pairs)):
+    order = np.random.default_rng(0).permutation(len(pairs))
+    for place in order[done // (1 + MOVES) :]:
         posterior, family = pairs[place]
         fit = fitted(posterior, family, folder)
         name = f"{posterior.kind}{posterior.name}{posterior.size}{family}"
-        random = np.random.default_rng(zlib.crc32(name.encode()))
-        for number in range(1 + MOVES):
+        for number in range(done % (1 + MOVES), 1 + MOVES):
+            random = np.random.default_rng([zlib.crc32(name.encode()), number])
             yield judged(posterior, family, moved(fit, random) if number else fit, number)
+        done = 0
 
 
 def write(cases: Iterable[Case], path: Path) -> None:
-    """One by one, as they come."""
-    with path.open("w", newline="", buffering=1) as file:
+    """One by one, as they come, after those that are there."""
+    begun = path.exists()
+    with path.open("a", newline="", buffering=1) as file:
         writer = csv.writer(file)
-        writer.writerow([field.name for field in fields(Case)])
+        if not begun:
+            writer.writerow([field.name for field in fields(Case)])
         for case in cases:
-            writer.writerow([getattr(case, field.name) for field in fields(Case)])
+            values = [getattr(case, field.name) for field in fields(Case)]
+            writer.writerow([f"{one:.4g}" if isinstance(one, float) else one for one in values])
             print(case, flush=True)
 
 
@@ -169,26 +176,31 @@ def read(path: Path) -> list[Case]:
 
 COLUMNS = (
     "cases",
+    "good",
+    "of these wrong",
+    "usable",
+    "of these resampling wrong",
+    "poor",
     "q is right",
-    "good, but wrong",
-    "usable, but resampling wrong",
-    "not good, although right",
-    "poor, although right",
-    "poor, in all",
+    "of these usable",
+    "of these poor",
 )
 
 
 def counted(cases: list[Case]) -> list[str]:
     """A row of the table."""
+    good, usable, poor = ([case for case in cases if case.verdict == one] for one in ("good", "usable", "poor"))
     right = [case for case in cases if case.right]
     counts = [
         len(cases),
+        len(good),
+        sum(not case.right for case in good),
+        len(usable),
+        sum(not case.resampled_right for case in usable),
+        len(poor),
         len(right),
-        sum(case.verdict == "good" and not case.right for case in cases),
-        sum(case.verdict == "usable" and not case.resampled_right for case in cases),
-        sum(case.verdict != "good" for case in right),
+        sum(case.verdict == "usable" for case in right),
         sum(case.verdict == "poor" for case in right),
-        sum(case.verdict == "poor" for case in cases),
     ]
     return [str(count) for count in counts]
 
@@ -206,19 +218,27 @@ def mistaken(case: Case) -> bool:
     return case.verdict == "usable" and not case.resampled_right
 
 
-def report(cases: list[Case], before: list[Case]) -> str:
-    parts = ["# Is the verdict right?", __doc__.split("Run with")[0].split("\n\n")[1].strip()]
+def report(cases: list[Case], others: list[Case], before: list[Case]) -> str:
+    parts = ["# Is the verdict right?", __doc__.split(" Run with")[0].split("\n\n")[1]]
     parts += ["By kind of posterior:", table(cases, "kind"), "By family:", table(cases, "family")]
-    parts += ["By the number of latents:", table(cases, "size")]
+    parts += ["By the number of latents:", table(cases, "size"), "Every verdict that is wrong:", mistakes(cases)]
+    if others:
+        parts += ["## Other shapes", "Looked at after the verdict had been mended by those above."]
+        parts += [table(others, "kind"), table(others, "family"), table(others, "size"), mistakes(others)]
     if before:
-        parts += ["The version before, which weighed q's own draws only, on the same fits:", table(before, "kind")]
+        parts += ["## An earlier version", "On the same fits as the first tables:", table(before, "kind")]
+        parts += [mistakes(before)]
+    return "\n\n".join(parts) + "\n"
+
+
+def mistakes(cases: list[Case]) -> str:
     lines = [
         f"- {case.kind}, {case.posterior}, {case.size} latents, {case.family}: {case.verdict}; q's worst mean is off "
         f"by {case.mean_error:.2f} sds, its worst sd by a factor of {np.exp(case.sd_error):.2f}; resampled "
         f"{case.resampled_mean_error:.2f} and {np.exp(case.resampled_sd_error):.2f}"
         for case in filter(mistaken, cases)
     ]
-    return "\n\n".join([*parts, "Every verdict of this version that is wrong:", "\n".join(lines or ["- none"])]) + "\n"
+    return "\n".join(lines or ["- none"])
 
 
 if __name__ == "__main__":
@@ -229,12 +249,19 @@ if __name__ == "__main__":
     )
     parser.add_argument("--seed", type=int, default=0, help="of the posteriors")
     parser.add_argument("--kind", default="", help="of posterior; by default all")
+    parser.add_argument("--aside", action="store_true", help="posteriors of the other shapes, not looked at before")
     parser.add_argument("--out", type=Path, default=RESULTS / "verdicts.csv")
     parser.add_argument("--before", type=Path, help="what an earlier version said")
     parser.add_argument("--report-only", action="store_true", help="write the tables of verdicts that are there")
     given = parser.parse_args()
     if not given.report_only:
-        write(run(given.fits, given.every, given.kind, given.seed), given.out)
+        kinds = [one for one in (aside if given.aside else generated)(given.seed) if given.kind in one.kind]
+        pairs = [(one, family) for one in kinds for family in one.families][:: given.every]
+        done = len(read(given.out)) if given.out.exists() else 0
+        write(run(pairs, given.fits, done), given.out)
     if given.out.parent == RESULTS:
-        said = read(given.before) if given.before else []
-        (RESULTS / "verdicts.md").write_text(report(read(given.out), said))
+        others = RESULTS / "verdicts_aside.csv"
+        said = [
+            read(path) if path and path.exists() else [] for path in (RESULTS / "verdicts.csv", others, given.before)
+        ]
+        (RESULTS / "verdicts.md").write_text(report(*said))

@@ -5,6 +5,8 @@ have to be off by five of their standard errors, which are at most 0.03, for a v
 below 1e-6.
 """
 
+import json
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -78,6 +80,15 @@ def test_parameters_that_are_not_numbers_are_poor():
     assert told.to_dict()["elbo"] is None
 
 
+@pytest.mark.parametrize("sd", [1e3, 1e10, 5e32])
+def test_a_flat_latent_is_poor_and_valid_json(sd):
+    """Where a fit of it was stopped, as far as single precision goes."""
+    model = isvi.Model({"w": isvi.real(), "flat": isvi.real()}, lambda z: -0.5 * z["w"] ** 2 + 0 * z["flat"])
+    told = fixed_fit(model, isvi.MeanField(), at([0.0, sd / 100], [1.0, sd])).diagnose()
+    assert told.verdict == "poor", str(told)
+    json.dumps(told.to_dict(), allow_nan=False)
+
+
 def test_a_gaussian_on_heavy_tails_is_not_good():
     """Student t with three degrees of freedom: its sd is 1.73, of which a Gaussian in the middle has two thirds."""
     told = fixed_fit(of_vector(lambda z: -2 * jnp.log1p(z[0] ** 2 / 3)), isvi.MeanField(), at([0.0], [1.15])).diagnose()
@@ -90,6 +101,21 @@ def test_a_gaussian_on_a_wide_funnel_is_not_good():
 
     told = fixed_fit(of_vector(funnel, 4), isvi.MeanField(), at([-0.5, 0, 0, 0], [1.2, 0.7, 0.7, 0.7])).diagnose()
     assert not told.good
+
+
+@pytest.mark.parametrize("size", [2, 10, 40])
+def test_a_wide_skirt_is_not_overlooked(size):
+    """A twentieth of the mass has five times q's sd, where no draw of q ever comes: the posterior's is 1.48."""
+
+    def skirt(z):
+        wide = -0.5 * z @ z / 25 - size * jnp.log(5.0) + jnp.log(0.05)
+        return jnp.logaddexp(jnp.log(0.95) - 0.5 * z @ z, wide)
+
+    fit = fixed_fit(of_vector(skirt, size), isvi.MeanField(), at(np.zeros(size), np.ones(size)))
+    told = fit.diagnose()
+    assert not told.good, str(told)
+    if told.verdict == "usable":
+        np.testing.assert_allclose(np.log(resampled(fit)[1] / np.sqrt(0.95 + 0.05 * 25)), 0, atol=np.log(1.25))
 
 
 def log_dirichlet(alpha):

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isvi.data.dataset import Batch
-from isvi.diagnosis.drift import TRAJECTORIES
+from isvi.diagnosis.drift import JUDGED, TRAJECTORIES
 from isvi.diagnosis.dynamics import Density, Kick, Place, Stride, Values, move
 from isvi.diagnosis.passes import over_batches
 from isvi.diagnosis.stretch import Stretched, stretched
@@ -52,8 +52,12 @@ MOST_STRETCHES = 3
 """How often chains that are slow are run anew in other coordinates."""
 MOST_BLOCKS = 4
 """How often as many chains again may be run, with the first ones."""
+MOST_TURNS = 2
+"""How often chains whose ends are to stand for the posterior go on, for twice as many trajectories as the last time,
+until these ends are where the ones before were."""
 
 Moved = Float[np.ndarray, "trajectories chains size"]
+Ends = Float[np.ndarray, "_ chains size"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Chains:
         acceptance: the share of trajectories that were taken.
         passes: passes over the data, each with a gradient.
         space: the coordinates.
+        first: how many chains there were before others joined them.
+        further: where they ended when they went on, turn by turn: of each the judged trajectories.
     """
 
     path: Moved
@@ -75,13 +81,17 @@ class Chains:
     acceptance: float
     passes: int
     space: "_Space"
-
     first: int
-    """How many there were before others joined them."""
+    further: tuple[Ends, ...] = ()
 
     @property
     def count(self) -> int:
         return self.path.shape[1]
+
+    @property
+    def ends(self) -> tuple[Ends, ...]:
+        """Those that are judged, turn by turn."""
+        return self.path[-JUDGED:], *self.further
 
     def joined(self, more: "Chains") -> "Chains":
         """With further chains of the same kind."""
@@ -96,33 +106,30 @@ class Chains:
         )
 
 
-def run_chains(
-    fit: "Fit", passes: int, seed: int, fast: Callable[[Chains], bool], enough: Callable[[Chains], bool]
-) -> Chains | None:
+Judge = Callable[[Chains], bool]
+
+
+def run_chains(fit: "Fit", passes: int, seed: int, fast: Judge, enough: Judge, resting: Judge) -> Chains | None:
     """Chains that take about so many passes over the data, with gradients, or what sixteen of them take; None where
     there can be none.
 
     The length of the steps is halved until most trajectories are taken. Chains that are slow are
     run anew in coordinates that are stretched by what they have shown; and as many again, up to three times, while
-    there are not enough.
+    there are not enough. Those that are not ``resting`` go on.
     """
     if fit.approximation.dim > LARGEST_SIZE:
         return None
 
     def compute() -> Chains | None:
         with jax.enable_x64(True):
-            return _run(fit, passes, np.random.default_rng([seed, fit.approximation.dim]), fast, enough)
+            return _run(fit, passes, np.random.default_rng([seed, fit.approximation.dim]), fast, enough, resting)
 
     on_host = make_target(fit.model, fit.approximation.coordinates).on_host
     return compute() if on_host else in_one_precision(compute)
 
 
 def _run(
-    fit: "Fit",
-    passes: int,
-    random: np.random.Generator,
-    fast: Callable[[Chains], bool],
-    enough: Callable[[Chains], bool],
+    fit: "Fit", passes: int, random: np.random.Generator, fast: Judge, enough: Judge, resting: Judge
 ) -> Chains | None:
     space, spent = _Space.of(fit), 0
     ran, stride = _first(space, passes, random)
@@ -139,6 +146,10 @@ def _run(
         if ran is None or stride is None or enough(ran):
             break
         ran = ran.joined(_block(space, stride, ran.first, random))
+    for _ in range(MOST_TURNS):
+        if ran is None or stride is None or resting(ran):
+            break
+        ran = _onward(ran, stride, random)
     return None if ran is None else replace(ran, passes=ran.passes + spent)
 
 
@@ -174,6 +185,19 @@ def _block(space: "_Space", stride: Stride, number: int, random: np.random.Gener
         space=space,
         first=len(x),
     )
+
+
+def _onward(ran: Chains, stride: Stride, random: np.random.Generator) -> Chains:
+    """The same chains, later."""
+    place, places = Place.at(ran.ends[-1][-1], ran.space.posterior), []
+    judged = 2 * len(ran.ends[-1])
+    trajectories = judged * TRAJECTORIES // JUDGED
+    for _ in range(trajectories):
+        varied = Stride(stride.length * random.uniform(*VARIED), stride.leaps)
+        place, _ = move(ran.space.posterior, place, Kick.draw(random, *place.x.shape), varied)
+        places.append(place.x)
+    passes = ran.passes + ran.count * (1 + trajectories * stride.leaps)
+    return replace(ran, further=(*ran.further, np.stack(places[-judged:])), passes=passes)
 
 
 def _stride(density: Density, x: np.ndarray, random: np.random.Generator) -> tuple[Stride | None, int]:

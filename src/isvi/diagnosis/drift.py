@@ -13,8 +13,12 @@ LARGEST_MEMORY = 0.99
 """Of a trajectory: chains that do not move at all have gone none of their way."""
 ROUND_OFF = 1e-13
 """An entry whose sd is less than this part of its mean is constant: means are exact give or take so much."""
+FEW = 2
+"""Entries: of so few every change counts, as ends that creep unseen are worse than evidence that is missed."""
 Path = Float[np.ndarray, "trajectories chains entries"]
 """Where every trajectory of every chain ended."""
+Before = Float[np.ndarray, "earlier chains entries"]
+"""The same, of the turn before."""
 PerEntry = Float[np.ndarray, " entries"]
 
 
@@ -68,6 +72,51 @@ class Drift:
         )
 
 
+@dataclass(frozen=True)
+class Rest:
+    """Whether the ends of chains are where those of the turn before were.
+
+    What is carried over from one trajectory to the next says how fast the bulk of the draws moves. Along the bends of a
+    banana a few draws creep outwards long after that; that is seen only in that they do.
+
+    Attributes:
+        left: how far off the ends may still be, of mean or log sd: twice what has changed in this turn. Where there are
+            many entries, what the largest change is by chance is taken off, so far as it is more than with ``FEW``.
+        noise: the larger of the standard errors of the ends' own mean and log sd.
+    """
+
+    left: PerEntry
+    noise: PerEntry
+
+    @classmethod
+    def of(cls, before: Before, ends: Path) -> "Rest":
+        old, new = _Pulls.of(before), _Pulls.of(ends)
+        by_chance = max(0.0, np.sqrt(2 * np.log(ends.shape[-1])) - np.sqrt(2 * np.log(FEW)))
+        moved = [
+            np.abs(new.mean - old.mean) / new.sd - by_chance * _standard_error(new.towards, old.towards),
+            np.abs(np.log(new.sd / old.sd)) - by_chance * _standard_error(new.stretch, old.stretch),
+        ]
+        noise = np.maximum(_standard_error(new.towards), _standard_error(new.stretch))
+        return cls(2 * np.maximum(np.max(moved, axis=0), 0.0), noise)
+
+
+@dataclass(frozen=True)
+class _Pulls:
+    """Mean and sd of every entry, and how every end pulls at the mean, in sds, and at the logarithm of the sd."""
+
+    mean: PerEntry
+    sd: PerEntry
+    towards: Path
+    stretch: Path
+
+    @classmethod
+    def of(cls, ends: Path) -> "_Pulls":
+        mean, sd = ends.mean(axis=(0, 1)), ends.std(axis=(0, 1))
+        sd = np.where(sd > 0, sd, 1.0)
+        towards = (ends - mean) / sd
+        return cls(mean, sd, towards, 0.5 * (towards**2 - 1))
+
+
 def carried_over(path: Path) -> PerEntry:
     """By how much the end of a trajectory depends on the end of the one before: cos(T / s) for a Gaussian of sd s and
     trajectories of time T, whether or not the chains have spread that far. (The correlation would be less where they
@@ -88,7 +137,8 @@ def _memory(path: Path) -> PerEntry:
     return np.minimum(np.abs(carried_over(path)) + 2 / np.sqrt(pairs), LARGEST_MEMORY)
 
 
-def _standard_error(pulls: Path) -> PerEntry:
-    """Of the mean of what every end adds, chain by chain, as the ends of one chain are not independent."""
-    per_chain = pulls.mean(axis=0)
+def _standard_error(pulls: Path, before: Before | None = None) -> PerEntry:
+    """Of the mean of what every end adds, chain by chain, as the ends of one chain are not independent; or of its
+    change since the same chains were before."""
+    per_chain = pulls.mean(axis=0) - (0.0 if before is None else before.mean(axis=0))
     return per_chain.std(axis=0, ddof=1) / np.sqrt(len(per_chain))

@@ -56,6 +56,14 @@ class Entries:
     def precise(self) -> bool:
         return bool(self.resampled_noise.max() <= self.largest_noise)
 
+    def against(self, other: "Entries") -> "Entries":
+        """How far off they have the posterior from where others have it."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            stretch = self.sd_ratio / other.sd_ratio
+        error = self.mean_error - other.mean_error / np.where(stretch > 0, stretch, 1.0)
+        noise = np.hypot(self.error_noise, other.error_noise)
+        return replace(self, mean_error=error, sd_ratio=stretch, error_noise=noise)
+
     def worst(self, limit: int) -> list[int]:
         """Rows by how far they are off: the mean in sds, the sd by its logarithm; by k-hat where neither is known."""
         with np.errstate(divide="ignore", invalid="ignore"):

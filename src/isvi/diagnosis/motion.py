@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from isvi.diagnosis.chains import Chains, run_chains
-from isvi.diagnosis.drift import JUDGED, TRAJECTORIES, Drift, Path
-from isvi.diagnosis.entries import SD_OFF, Entries, flatten, off
+from isvi.diagnosis.drift import TRAJECTORIES, Drift, Path, Rest
+from isvi.diagnosis.entries import SD_OFF, Entries, PerEntry, flatten, number, off
 from isvi.diagnosis.together import hidden
 
 if TYPE_CHECKING:
@@ -38,9 +38,11 @@ class Motion:
         entries: how far q is off, as the chains see it; ``trusted`` if they tell.
         draws: where the chains went, in the coordinates of the approximation.
         mended: whether these have the posterior's means and sds, as far as is promised.
-        arrived: whether they would have, were there only enough of them.
+        promising: whether they should, by what the chains remember of their start; they have to be at rest too.
+        arrived: whether they should, were there only enough of them.
         chains: how many.
         trajectories: of each.
+        turns: how often they went on after these, as their ends are to stand for the posterior.
         acceptance: the share of these that were taken.
         memory: the largest part of its way that an entry still had to go.
         slowest: which entry that is.
@@ -52,9 +54,11 @@ class Motion:
     entries: Entries
     draws: Float[np.ndarray, "draws dim"]
     mended: bool
+    promising: bool
     arrived: bool
     chains: int
     trajectories: int
+    turns: int
     acceptance: float
     memory: float
     slowest: str
@@ -77,7 +81,12 @@ class Motion:
             return True
         if self.wrong is None:
             return self.sure
-        return self.mended or not self.arrived
+        return self.promising or not self.arrived
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is gained by going on."""
+        return self.mended or not self.promising or self.wrong is None
 
     @property
     def wrong(self) -> str | None:
@@ -103,8 +112,9 @@ class Motion:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        names = ("chains", "trajectories", "acceptance", "memory", "slowest", "hidden", "passes")
-        return {name: getattr(self, name) for name in names}
+        names = ("chains", "trajectories", "turns", "acceptance", "memory", "slowest", "hidden", "passes")
+        values = {name: getattr(self, name) for name in names}
+        return {name: number(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def watch(fit: "Fit", draws: int, seed: int) -> Motion | None:
@@ -115,6 +125,7 @@ def watch(fit: "Fit", draws: int, seed: int) -> Motion | None:
         seed,
         fast=lambda ran: _seen(fit, ran).fast,
         enough=lambda ran: _seen(fit, ran).settled,
+        resting=lambda ran: _seen(fit, ran).resting,
     )
     return None if ran is None else _seen(fit, ran)
 
@@ -130,19 +141,28 @@ def _seen(fit: "Fit", ran: Chains) -> Motion:
     tells = finite and memory <= MOST_MEMORY and unseen <= MOST_HIDDEN and ran.acceptance >= LEAST_ACCEPTANCE
     unknown = np.full(len(names), np.nan)
     entries = Entries(names, drift.mean, np.exp(drift.log_sd), unknown, drift.noise, drift.drawn_noise, tells)
+    promising = bool(tells and _within(entries, drift.left, drift.drawn_noise))
+    rest = Rest.of(*(_reported(fit, ran, ends)[1] for ends in ran.ends[-2:])) if ran.further else None
     return Motion(
         entries=entries,
-        draws=ran.space.leave(ran.path[-JUDGED:]),
-        mended=bool(tells and entries.precise and (drift.left + 2 * drift.drawn_noise).max() <= np.log(SD_OFF)),
+        draws=ran.space.leave(ran.ends[-1]),
+        mended=promising and rest is not None and _within(entries, rest.left, rest.noise),
+        promising=promising,
         arrived=bool(drift.left.max() <= np.log(SD_OFF)),
         chains=ran.count,
         trajectories=TRAJECTORIES,
+        turns=len(ran.further),
         acceptance=ran.acceptance,
         memory=memory,
         slowest=names[slowest],
         hidden=unseen,
         passes=ran.passes,
     )
+
+
+def _within(entries: Entries, left: PerEntry, noise: PerEntry) -> bool:
+    """Whether draws with so far to go, and so much noise, are as is promised of resampled ones."""
+    return bool(noise.max() <= entries.largest_noise and (left + 2 * noise).max() <= np.log(SD_OFF))
 
 
 def _reported(fit: "Fit", ran: Chains, path: Path) -> tuple[list[str], Path]:

@@ -84,9 +84,10 @@ def of_latents(frame: Frame | Stretched, coordinates: Coordinates) -> Directions
 
 
 def unit(frame: Frame | Stretched, directions: Directions) -> Directions:
-    """Directions in u as directions of length one in x."""
+    """Directions in u as directions of length one in x, or zero where q is so wide that rounding leaves nothing."""
     inside = (frame.enter(directions.T) - frame.enter(np.zeros((1, len(directions))))).T
-    return inside / np.linalg.norm(inside, axis=0)
+    length = np.linalg.norm(inside, axis=0)
+    return inside / np.where(length > 0, length, 1.0)
 
 
 def found(path: Path) -> Directions:

@@ -20,6 +20,8 @@ STEEP = 1.0
 if it is too wide along some axis; what is more contradicts weights that see nothing wrong."""
 LARGEST_ROUNDING = 0.1
 """Nats by which the log joint may be wrong for its rounding: a tenth of the weights of the draws then is noise."""
+FEWEST_TO_DISPUTE = 100
+"""Effective draws that weights, whose tails cannot be trusted, must have to contradict chains."""
 LARGEST_FULL_RANK = 500
 """Entries for which a full covariance, of half their square, is still something to try."""
 MANY_ENTRIES = 30
@@ -30,6 +32,8 @@ RESAMPLE = "fit.resample(n), which gives draws that are corrected for it"
 RIGHT = "where there are draws, the posterior's means and sds are as q has them"
 BY_MOTION = "as short chains from draws of q tell, which move by the posterior"
 STAYED = "short chains from draws of q, which move by the posterior, keep the means and sds that q has"
+CREEPING = "the chains went on to where q should be, but did not come to rest: fit.resample() may miss some of it"
+DISPUTED = "by the weights of draws all around q, compared with where short chains go: these may miss some of it"
 SHARPER = "take constants out of the log density, and compute it in double precision: only its differences count"
 
 
@@ -51,6 +55,15 @@ class Evidence(NamedTuple):
         """Whether nothing is known from the weights, and more of them would not tell: that is what chains are for."""
         known = not self.finite or self.rounding > LARGEST_ROUNDING or self.entries.trusted
         return not known and (self.approximation.dim > TOO_MANY or _more_draws(self) is None)
+
+    @property
+    def disputed(self) -> str | None:
+        """What chains have elsewhere than weights of draws from all around q, by more than a standard error: mass that
+        no chain gets to, such as a wide skirt around a narrow middle."""
+        explored = self.weighted.candidates.own < self.weighted.num_draws
+        if self.motion is None or not explored or self.weighted.effective < FEWEST_TO_DISPUTE:
+            return None
+        return off(self.entries.against(self.motion.entries), errors=-1.0)
 
     @property
     def sloping(self) -> bool:
@@ -113,6 +126,8 @@ def _by_chains(evidence: Evidence, reasons: list[str], advice: list[str]) -> Jud
     motion = evidence.motion
     if motion is None or not motion.tells:
         return "poor", [*reasons, _distrust(evidence)], [*advice, *_if_poor(evidence)]
+    if evidence.disputed:
+        return "poor", [*reasons, f"{evidence.disputed} {DISPUTED}"], [*advice, *_if_poor(evidence)]
     if motion.wrong is None and motion.sure:
         return _unless_it_failed(evidence, [*reasons, STAYED], advice)
     row = int(np.argmax(motion.entries.error_noise))
@@ -121,6 +136,8 @@ def _by_chains(evidence: Evidence, reasons: list[str], advice: list[str]) -> Jud
     more = [] if motion.wrong else [_more_chains(motion)]
     if motion.mended:
         return "usable", reasons, [*advice, RESAMPLE, *more, *_fuller(evidence.approximation)]
+    if motion.turns:
+        reasons.append(CREEPING)
     return "poor", reasons, [*advice, *more, *_if_poor(evidence)]
 
 

@@ -203,6 +203,8 @@ class Fit:
         require(num_samples >= 1, ConfigurationError, f"num_samples must be at least 1; got {num_samples}.")
         told, weighted = self.diagnose(candidates, seed), self._weighted(candidates, seed)
         if told.motion is not None and told.motion.tells:
+            if told.verdict == "poor":
+                log.warning("resample: the diagnosis is poor; these draws may not be the posterior's either")
             return self._constrained(jnp.asarray(told.motion.pick(num_samples, seed)))
         if not weighted.trusted:
             log.warning("resample: k-hat is %.2f; these draws are not the posterior's either", weighted.k_hat)

@@ -30,6 +30,12 @@ NUDGED_DRAWS = 8
 NUDGE = 1e-3
 """In sds of q: small enough for a parabola (its curvature adds a millionth of itself), large enough for a model that
 rounds its parameters to single precision to notice it."""
+SCOUTS = (3.0, 6.0)
+"""Widths of a few heavy-tailed draws all around q, in its sds: in ten dimensions a skirt five times as wide, with a
+twentieth of the mass, is where neither q nor what is made from its draws ever comes."""
+DRAWS_PER_SCOUT = 64
+"""One in so many is a scout, of each width."""
+SCOUTS_DF = 3.0
 FEWEST_FOR_MOMENTS = 3
 """Effective draws per dimension from which a weighted covariance is worth having."""
 DEEPEST_PER_DIMENSION = 12.0
@@ -83,8 +89,10 @@ def explore(fit: "Fit", num_samples: int, seed: int) -> Candidates:
     pool = _Pool.of(evaluation, space, frame)
     random = np.random.default_rng([seed, num_samples])
     noise = _noise(pool, evaluator, space, random, split.nudged)
-    for count in split.further:
-        pool = pool.more(_next_proposal(pool), count, evaluator, space, random)
+    for count, scouts in zip(split.further, split.scouts, strict=True):
+        around = [(_scout(pool.x.shape[1], width), scouts) for width in SCOUTS if scouts]
+        chosen = [(_next_proposal(pool), count - scouts * len(SCOUTS)), *around]
+        pool = pool.more(chosen, evaluator, space, random)
     return Candidates(pool.z, pool.log_joint, pool.log_density, pool.log_proposal, evaluation, noise, num_samples)
 
 
@@ -94,14 +102,17 @@ class _Split(NamedTuple):
     own: int
     nudged: int
     further: tuple[int, ...]
+    scouts: tuple[int, ...]
+    """Of these, of each width."""
 
     @classmethod
     def of(cls, num_samples: int, size: int) -> "_Split":
         nudged = min(NUDGED_DRAWS, num_samples // 25)
         if size > LARGEST_SIZE:
-            return cls(num_samples - 2 * nudged, nudged, ())
+            return cls(num_samples - 2 * nudged, nudged, (), ())
         quarter = num_samples // 4
-        return cls(num_samples - 2 * quarter, nudged, (quarter - 2 * nudged, quarter))
+        further = (quarter - 2 * nudged, quarter)
+        return cls(num_samples - 2 * quarter, nudged, further, (0, num_samples // DRAWS_PER_SCOUT))
 
 
 @dataclass(frozen=True)
@@ -182,14 +193,13 @@ class _Pool:
 
     def more(
         self,
-        proposal: StudentProposal,
-        count: int,
+        proposals: list[tuple[StudentProposal, int]],
         evaluator: Evaluator,
         space: Unconstrained,
         random: np.random.Generator,
     ) -> "_Pool":
-        """With draws from a further proposal."""
-        x = proposal.draw(random, count)
+        """With draws from further proposals, so many of each."""
+        x = np.concatenate([one.draw(random, count) for one, count in proposals])
         z, log_jacobian = space.leave(self.frame.leave(x))
         return _Pool(
             self.frame,
@@ -198,8 +208,8 @@ class _Pool:
             np.concatenate([self.log_jacobian, log_jacobian + self.frame.log_determinant]),
             np.concatenate([self.log_joint, evaluator.log_joint(z)]),
             np.concatenate([self.log_density, evaluator.log_density(z)]),
-            (*self.counts, count),
-            (*self.proposals, proposal),
+            (*self.counts, *(count for _, count in proposals)),
+            (*self.proposals, *(one for one, _ in proposals)),
         )
 
     @property
@@ -210,6 +220,10 @@ class _Pool:
             shares = np.log(np.array(self.counts) / sum(self.counts))
         densities = np.nan_to_num([self.log_density, *parts], nan=-np.inf, posinf=np.inf, neginf=-np.inf)
         return np.logaddexp.reduce(densities + shares[:, None], axis=0)
+
+
+def _scout(size: int, width: float) -> StudentProposal:
+    return StudentProposal(np.zeros(size), width * np.eye(size), SCOUTS_DF)
 
 
 def _next_proposal(pool: _Pool) -> StudentProposal:

@@ -96,8 +96,10 @@ def importance(candidates: Candidates) -> Importance:
     """Smooth the ratios of evaluated draws."""
     own = candidates.log_joint[: candidates.own]
     failed = int((np.isnan(own) | np.isposinf(own)).sum())
-    # What a float64 of this size can be wrong by: if the ratios differ by no more, they are equal.
-    finite = candidates.log_joint[np.isfinite(candidates.log_joint)]
-    rounding = 16 * np.finfo(np.float64).eps * (1 + np.abs(finite).max(initial=0.0))
-    log_weights, k_hat = smooth(log_ratios(candidates), rounding)
+    # What a float64 of this size can be wrong by: if the largest ratios differ by no more, they are equal. (Draws far
+    # outside, where the log joint may be of any size, are not among these.)
+    ratios = log_ratios(candidates)
+    upper = candidates.log_joint[np.isfinite(ratios) & (ratios >= np.median(ratios))]
+    rounding = 16 * np.finfo(np.float64).eps * (1 + np.abs(upper).max(initial=0.0))
+    log_weights, k_hat = smooth(ratios, rounding)
     return Importance(candidates, log_weights, k_hat, failed)
