@@ -16,6 +16,7 @@ from isvi.families.base import Factors, Family, Params, Precision
 from isvi.families.block import cover
 from isvi.families.gaussian import MeanField
 from isvi.families.location_scale import LocationScale
+from isvi.families.low_rank import LowRankGaussian
 from isvi.families.nested import NestedGaussian
 from isvi.families.warped import WarpedGaussian
 
@@ -44,8 +45,11 @@ class Approximation:
         if self.nested:
             drivers = sum(len(piece.drivers) for piece in self.pieces if isinstance(piece, NestedGaussian))
             return f"a Gaussian given {drivers} bent entr{'y' if drivers == 1 else 'ies'} that drive the others"
+        if self.low_rank and self.num_factors == 1:
+            rank = next(piece.rank for piece in self.pieces if isinstance(piece, LowRankGaussian))
+            return f"a Gaussian of a diagonal plus {rank} direction{'s' * (rank > 1)}"
         if self.gaussian:
-            return "a full-rank Gaussian" if self.num_factors == 1 else f"Gaussians in {self.num_factors:,} blocks"
+            return "a full-rank Gaussian" if self.full else f"Gaussians in {self.num_factors:,} blocks"
         kinds = dict.fromkeys(type(piece).__name__ for piece in self.pieces)
         return f"{self.num_factors:,} factors ({', '.join(kinds)})"
 
@@ -153,6 +157,16 @@ class Approximation:
     def diagonal(self) -> bool:
         """Whether it is the mean-field Gaussian."""
         return self.gaussian and self.num_factors == self.dim
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether some of it is a diagonal plus a few directions."""
+        return any(isinstance(piece, LowRankGaussian) for piece in self.pieces)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has every covariance."""
+        return self.gaussian and self.num_factors == 1 and not self.low_rank
 
     def location(self, params: Params) -> Float[Array, " dim"]:
         """The mean of a Gaussian approximation."""
