@@ -46,7 +46,7 @@ class Auto:
         latents belong to some."""
         if not approximation.gaussian or approximation.dim > dense.LARGEST_DIM:
             return None
-        # ``Whole`` sees with the confined q's own draws only, which do not reach along the directions that it leaves out.
+        # ``Whole`` sees by the confined q's own draws alone, which do not reach along the directions that it lacks.
         if num_batches == 1 and approximation.dim <= whole.LARGEST_DIM and not approximation.low_rank:
             return Whole(self.tolerance, approximation)
         return Dense(approximation, groups)

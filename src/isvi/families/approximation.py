@@ -1,6 +1,6 @@
 """The approximation q: families bound to a model's latents, over one flat vector z."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -14,7 +14,7 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.families.base import Factors, Family, Params, Precision
 from isvi.families.block import cover
-from isvi.families.gaussian import MeanField
+from isvi.families.gaussian import DiagonalGaussian, MeanField
 from isvi.families.location_scale import LocationScale
 from isvi.families.low_rank import LowRankGaussian
 from isvi.families.nested import NestedGaussian
@@ -194,6 +194,10 @@ class Approximation:
             ]
         )
 
+    def by_piece(self, member: Callable[[Factors, slice], Params]) -> Params:
+        """Parameters from those of every piece, which covers these entries."""
+        return self._whole([member(piece, entries) for piece, entries in self._slices()])
+
     def factor(self, params: Params) -> Float[Array, "dim dim"]:
         """L of z = location + L eps, for a Gaussian approximation."""
         return jax.scipy.linalg.block_diag(*(piece.factor(part) for piece, part in self._parts(params)))
@@ -212,6 +216,11 @@ class Approximation:
     def full_rank(self) -> "Approximation":
         """One Gaussian with a full covariance over the same flat vector."""
         return Approximation(self.coordinates, cover([self.dim]))
+
+    @property
+    def independent(self) -> "Approximation":
+        """Independent Gaussians over the same flat vector."""
+        return Approximation(self.coordinates, (DiagonalGaussian(self.dim),))
 
     @property
     def symmetric(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from isvi.algorithms import SGD, AlgorithmOptions, Method, build
+from isvi.algorithms import SGD, AlgorithmOptions, Memory, Method, build
 from isvi.auto import Auto
 from isvi.auto.dense import Dense, closest
+from isvi.auto.directions import with_directions
 from isvi.auto.natural import NaturalSteps
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
@@ -150,12 +151,21 @@ class Setup:
     @cached_property
     def drawn_from(self) -> Approximation:
         """What the records are drawn from, and the parameters belong to, while the method runs."""
-        return self.approximation if self.on_full_rank is None else self.approximation.full_rank
+        if self.on_full_rank is not None:
+            return self.approximation.full_rank
+        return self.approximation.independent if self.many and self.approximation.low_rank else self.approximation
 
-    def own(self, params: Params) -> Params:
-        """The method's parameters as those of the family that was asked for."""
-        if self.on_full_rank is None:
+    def own(self, params: Params, memory: Memory | None = None) -> Params:
+        """The method's parameters as those of the family that was asked for, with what is in its memory, if there is
+        one."""
+        if self.drawn_from == self.approximation:
             return params
+        if self.on_full_rank is None:
+            location, precision = self.drawn_from.location(params), self.drawn_from.scale(params) ** -2.0
+            if memory is None:
+                return self.approximation.match(location, precision)
+            found = compiled_once(partial(with_directions, self.approximation))
+            return found(memory.store.records.pairs, location, precision)
         factor = closest(self.approximation, self.drawn_from.factor(params))
         return self.approximation.with_factor(self.drawn_from.location(params), factor)
 
@@ -171,7 +181,7 @@ class Setup:
         """The two verbs, for the method that was chosen or for the one that it falls back to."""
         if of_fallback:
             pairs = Reparameterization(num_samples=2, antithetic=True, signs=True)
-            return (pairs if self.many else Reparameterization()).bind(self.target, self.approximation)
+            return (pairs if self.natural_steps else Reparameterization()).bind(self.target, self.approximation)
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
             options = replace(options, signs=True)
@@ -193,11 +203,16 @@ class Setup:
         """Whether there are more latents than draws of a full-rank Gaussian can be afforded for."""
         return isinstance(self.algorithm, Auto) and self.on_full_rank is None
 
+    @property
+    def natural_steps(self) -> bool:
+        """Whether these are what ``Auto`` hands over to: for many latents, and families that they can move."""
+        return self.many and not self.approximation.low_rank
+
     def fallback(self, spent: int, several: bool) -> Method:
         """For what is left of the budget, where ``Auto`` had to take its steps back again and again: natural-gradient
         steps for many latents, plain Adam for few; ``several`` if there were several starts."""
         estimator, left = self.bound_estimator(of_fallback=True), max(1, self.budget_of_method - spent)
-        if self.many:
+        if self.natural_steps:
             steps = NaturalSteps(max(1, left // estimator.num_samples))
             return build(estimator, steps, optax.sgd(1.0), self.dataset)
         rate = FALLBACK_RATE_FROM_THE_BEST if several else FALLBACK_RATE
@@ -229,9 +244,12 @@ class Setup:
         """Variational parameters around the initial values."""
         scale = choose_scale(self.options.initial_scale, self.algorithm)
         params = start_params(self.keys[0], self.approximation, self.model, initial, scale, nearness)
-        if self.on_full_rank is None:
+        if self.drawn_from == self.approximation:
             return params
-        return self.drawn_from.with_factor(self.approximation.location(params), self.approximation.factor(params))
+        location = self.approximation.location(params)
+        if self.on_full_rank is None:
+            return self.drawn_from.init(location, self.approximation.scale(params))
+        return self.drawn_from.with_factor(location, self.approximation.factor(params))
 
     def starts(self, start: Params) -> Starts | None:
         """This start and others around it, if more than one was chosen, or may turn out to be needed."""
