@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 import isvi
 from benchmarks.problems import PROBLEMS, Problem, expected_log_likelihood
 from isvi.datasets import LogisticRegression
+from isvi.families import Family
 
 ROWS = 100_000
 """Of the Poisson regression."""
@@ -80,7 +81,7 @@ def best(problem: Problem, rank: int) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(mean), np.sqrt(np.diagonal(np.asarray(covariance)))
 
 
-def judged(problem: Problem, family: isvi.Family, wanted: tuple[np.ndarray, np.ndarray] | None, seed: int) -> str:
+def judged(problem: Problem, family: Family, wanted: tuple[np.ndarray, np.ndarray] | None, seed: int) -> str:
     """A row of the table."""
     fit = isvi.fit(problem.model, problem.data, family=family, batch_size=problem.batch_size, seed=seed, progress=False)
     errors = ["", ""]

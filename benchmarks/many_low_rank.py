@@ -15,9 +15,10 @@ import numpy as np
 
 import isvi
 from benchmarks.many_problems import BATCH_SIZE, PROBLEMS, ManyProblem
+from isvi.families import Family
 
 PAIRS = 4
-FAMILIES: dict[str, isvi.Family] = {
+FAMILIES: dict[str, Family] = {
     "MeanField": isvi.MeanField(),
     "LowRank(1)": isvi.LowRank(1),
     "LowRank(5)": isvi.LowRank(5),

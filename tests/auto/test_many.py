@@ -140,6 +140,13 @@ def test_low_rank_has_what_is_collective_beyond_a_thousand() -> None:
     assert np.sqrt(np.mean(np.log(ratio[1:]) ** 2)) < 0.1
 
 
+def test_low_rank_before_anything_is_known_is_a_diagonal() -> None:
+    model = isvi.Model({"a": isvi.real(), "b": isvi.real(1100)}, lambda z: -0.5 * jnp.sum((z["b"] - z["a"]) ** 2))
+    fit = isvi.fit(model, family=isvi.LowRank(2), budget=6, progress=False)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fit.params))
+    assert not np.any(fit.params.factor)
+
+
 def test_memory_does_not_grow_with_the_number_of_mini_batches() -> None:
     _, shared, _ = quadratic(1000)
     record = record_at(jnp.zeros((2, 1003)), jnp.zeros((2, 1003)), 0)

@@ -162,7 +162,7 @@ class Setup:
             return params
         if self.on_full_rank is None:
             location, precision = self.drawn_from.location(params), self.drawn_from.scale(params) ** -2.0
-            if memory is None:
+            if memory is None or not memory.store.records.pairs.weight > 0:
                 return self.approximation.match(location, precision)
             found = compiled_once(partial(with_directions, self.approximation))
             return found(memory.store.records.pairs, location, precision)
