@@ -49,7 +49,7 @@ def test_draws_have_the_covariance(params):
 
 
 def test_a_fit_finds_a_correlated_gaussian():
-    """A posterior of exactly this shape. "converged" promises every sd within 10%, and pairs of a Gaussian have no noise
+    """A posterior of exactly this shape. "converged" promises every sd within 10%; pairs of a Gaussian have no noise
     but that of single precision."""
     direction = np.array([1.0, -1.0, 0.5, 0.5, 0.0])
     wanted = np.diag([1.0, 0.5, 2.0, 1.0, 1.0]) + 2 * np.outer(direction, direction)
