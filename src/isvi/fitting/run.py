@@ -150,7 +150,7 @@ def template(setup: Setup, start: Params, notes: dict[str, Any]) -> tuple[LoopSt
 
 
 def _handed_over(setup: Setup, gradients: int) -> str:
-    return HANDED_OVER.format(method="natural-gradient steps" if setup.natural_steps else "Adam", gradients=gradients)
+    return HANDED_OVER.format(method="natural-gradient steps" if setup.many else "Adam", gradients=gradients)
 
 
 def _fall_back(setup: Setup, outcome: Outcome) -> Outcome:

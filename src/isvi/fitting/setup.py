@@ -181,7 +181,9 @@ class Setup:
         """The two verbs, for the method that was chosen or for the one that it falls back to."""
         if of_fallback:
             pairs = Reparameterization(num_samples=2, antithetic=True, signs=True)
-            return (pairs if self.natural_steps else Reparameterization()).bind(self.target, self.approximation)
+            if self.many:
+                return pairs.bind(self.target, self.drawn_from)
+            return Reparameterization().bind(self.target, self.approximation)
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
             options = replace(options, signs=True)
@@ -203,16 +205,11 @@ class Setup:
         """Whether there are more latents than draws of a full-rank Gaussian can be afforded for."""
         return isinstance(self.algorithm, Auto) and self.on_full_rank is None
 
-    @property
-    def natural_steps(self) -> bool:
-        """Whether these are what ``Auto`` hands over to: for many latents, and families that they can move."""
-        return self.many and not self.approximation.low_rank
-
     def fallback(self, spent: int, several: bool) -> Method:
         """For what is left of the budget, where ``Auto`` had to take its steps back again and again: natural-gradient
         steps for many latents, plain Adam for few; ``several`` if there were several starts."""
         estimator, left = self.bound_estimator(of_fallback=True), max(1, self.budget_of_method - spent)
-        if self.natural_steps:
+        if self.many:
             steps = NaturalSteps(max(1, left // estimator.num_samples))
             return build(estimator, steps, optax.sgd(1.0), self.dataset)
         rate = FALLBACK_RATE_FROM_THE_BEST if several else FALLBACK_RATE
@@ -243,13 +240,12 @@ class Setup:
     def start(self, initial: Mapping[str, Any] | Callable | None = None, nearness: float = 1.0) -> Params:
         """Variational parameters around the initial values."""
         scale = choose_scale(self.options.initial_scale, self.algorithm)
-        params = start_params(self.keys[0], self.approximation, self.model, initial, scale, nearness)
-        if self.drawn_from == self.approximation:
+        # Around the same point, whatever the family.
+        approximation = self.drawn_from if self.many else self.approximation
+        params = start_params(self.keys[0], approximation, self.model, initial, scale, nearness)
+        if self.drawn_from == approximation:
             return params
-        location = self.approximation.location(params)
-        if self.on_full_rank is None:
-            return self.drawn_from.init(location, self.approximation.scale(params))
-        return self.drawn_from.with_factor(location, self.approximation.factor(params))
+        return self.drawn_from.with_factor(approximation.location(params), approximation.factor(params))
 
     def starts(self, start: Params) -> Starts | None:
         """This start and others around it, if more than one was chosen, or may turn out to be needed."""
@@ -262,7 +258,7 @@ class Setup:
         """The start of the fallback, around the mean of these parameters of the method's, and no wider than those."""
         drawn_from = self.drawn_from
         width = jnp.minimum(ADAM_SCALE, drawn_from.scale(params))
-        return self.approximation.init(drawn_from.location(params), width)
+        return (drawn_from if self.many else self.approximation).init(drawn_from.location(params), width)
 
 
 def prepare(
