@@ -48,8 +48,8 @@ class Dense:
     estimators.
 
     Attributes:
-        family: the approximation that is wanted. Parameters stay those of the full-rank one; at the end their L has
-            entries only where the family's has.
+        family: the approximation that is wanted. Parameters stay those of the full-rank one; at the end their L is
+            one that the family has.
         groups: latents that belong to groups of rows, if there are some.
     """
 
@@ -204,7 +204,7 @@ class _Memory:
 
 def closest(family: Approximation, factor: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
     """L of the member of the family that is closest, in KL(q || p), to a Gaussian p with the given L: their precisions
-    agree in the entries that the family has."""
+    agree in the entries that the family has; or, where it is a diagonal and a few directions, on the diagonal."""
     if family.full:
         return factor
     if family.num_factors > 1:
