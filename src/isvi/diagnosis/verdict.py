@@ -232,7 +232,9 @@ def _fuller(approximation: Approximation) -> list[str]:
         return []
     if approximation.dim <= LARGEST_FULL_RANK:
         return ["family=isvi.FullRank(), which has the correlations between latents that this family leaves out"]
-    return ["family=isvi.Block([[...], ...]), with the latents that go together in one block"]
+    if approximation.low_rank:
+        return []
+    return ["family=isvi.LowRank(5), which has the flattest directions that many latents share"]
 
 
 def _round_up(budget: int) -> int:
