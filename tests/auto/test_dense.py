@@ -6,9 +6,10 @@ import pytest
 from jax.scipy.stats import norm
 
 import isvi
-from isvi.auto.dense import Sizes
+from isvi.auto.dense import Sizes, closest
 from isvi.auto.dense.recorded import NEAR, level, moved_since, pairs_of, secants_of
 from isvi.memory import Record
+from tests.support.nearest import best as best_low_rank
 
 LEVELS, SLOPES, ROWS, NOISE = 30, 3, 40_000, 0.7
 
@@ -36,8 +37,8 @@ def posterior(data: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.linalg.solve(precision, design.T @ data["y"].astype(float) / NOISE**2), precision
 
 
-@pytest.mark.parametrize("family", [None, isvi.MeanField()], ids=["default", "mean-field"])
-def test_an_intercept_against_all_levels(family: isvi.MeanField | None) -> None:
+@pytest.mark.parametrize("family", [None, isvi.MeanField(), isvi.LowRank(2)], ids=["default", "mean-field", "low-rank"])
+def test_an_intercept_against_all_levels(family: isvi.MeanField | isvi.LowRank | None) -> None:
     """The promise of "converged": every mean within 0.1 sd, every sd within 10% of the family's optimum, along the flat
     direction too. The posterior is Gaussian, so that the optimum is known."""
     model, data = levels_and_intercept()
@@ -45,6 +46,8 @@ def test_an_intercept_against_all_levels(family: isvi.MeanField | None) -> None:
     mean, precision = posterior(data)
     sd = np.sqrt(np.diagonal(np.linalg.inv(precision)))
     best = sd if family is None else np.diagonal(precision) ** -0.5
+    if isinstance(family, isvi.LowRank):
+        best = np.sqrt(np.diagonal(best_low_rank(precision, family.rank)))
     found = [
         np.concatenate([np.ravel(values[name]) for name in ("a", "b", "levels")]) for values in (fit.mean(), fit.sd())
     ]
@@ -68,6 +71,42 @@ def test_the_default_family_is_as_full_as_can_be_afforded() -> None:
     assert isvi.fit(model, data, budget=20, algorithm=isvi.SGD()).approximation.description == "independent Gaussians"
     large = isvi.Model({"w": isvi.real(1001)}, lambda z: jnp.sum(norm.logpdf(z["w"])))
     assert isvi.fit(large, budget=20).approximation.description == "independent Gaussians"
+
+
+def test_low_rank_on_few_rows() -> None:
+    """One mini-batch of few entries, which other families have another memory for. Polynomials: the posterior is
+    Gaussian, and its correlations are up to 0.99, more than two directions have."""
+    x = np.linspace(-1, 1, 300)
+    design = x[:, None] ** np.arange(6)
+    y = design.sum(axis=1) + np.random.default_rng(1).normal(size=300)
+    model = isvi.Model(
+        {"w": isvi.real(6)},
+        lambda z: norm.logpdf(z["w"]).sum(),
+        lambda z, rows: norm.logpdf(rows["y"], rows["x"] @ z["w"]).sum(),
+    )
+    precision = design.T @ design + np.eye(6)
+    mean, best = np.linalg.solve(precision, design.T @ y), best_low_rank(precision, 2)
+    fit = isvi.fit(model, {"x": design, "y": y}, family=isvi.LowRank(2))
+    assert fit.status.kind == "converged"
+    location, scale = fit.approximation.location(fit.params), fit.approximation.scale(fit.params)
+    np.testing.assert_allclose((location - mean) / np.sqrt(np.diagonal(best)), 0, atol=0.1)
+    np.testing.assert_allclose(scale / np.sqrt(np.diagonal(best)), 1, atol=0.1)
+
+
+def test_low_rank_next_to_other_families() -> None:
+    """The members are chosen piece by piece: what one of them has is not seen by the others."""
+    family = isvi.approximate({"levels": isvi.LowRank(1)}, levels_and_intercept()[0].latents)
+    _, precision = posterior(levels_and_intercept()[1])
+    entries = {one.name: np.arange(one.start, one.stop) for one in family.coordinates.entries}
+    places = {"a": np.arange(1), "b": np.arange(1, 1 + SLOPES), "levels": np.arange(1 + SLOPES, len(precision))}
+    order = np.concatenate([places[name] for name in sorted(entries, key=lambda name: entries[name][0])])
+    ordered = precision[np.ix_(order, order)]
+    factor = closest(family, jnp.asarray(np.linalg.cholesky(np.linalg.inv(ordered)), jnp.float32))
+    found = np.asarray(factor @ factor.T, float)
+    at = entries["levels"]
+    np.testing.assert_allclose(np.diagonal(np.linalg.inv(found)) / np.diagonal(ordered), 1, atol=0.01)
+    wanted = best_low_rank(ordered[np.ix_(at, at)], 1)
+    np.testing.assert_allclose(np.diagonal(found)[at] / np.diagonal(wanted), 1, atol=0.01)
 
 
 def records_around(means: np.ndarray, gradients: np.ndarray) -> Record:

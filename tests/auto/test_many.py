@@ -10,6 +10,7 @@ import isvi
 from isvi.auto.curvature.coarse import Coarse
 from isvi.auto.window import Sizes, Window
 from isvi.families.collective import Collective, draw_collective
+from isvi.families.low_rank import LowRankGaussian
 from isvi.memory.record import Record
 
 
@@ -119,6 +120,31 @@ def test_an_intercept_against_a_thousand_groups_is_right_where_it_settles() -> N
     assert 0.5 * np.mean(off[1:] ** 2) < 0.003
     ratio = np.exp(np.asarray(fit.params.log_scale, float)) * np.diagonal(precision) ** 0.5
     assert 0.25 * np.mean((2 * np.log(ratio)) ** 2) < 0.003
+
+
+def test_low_rank_has_what_is_collective_beyond_a_thousand() -> None:
+    """The same, where q has a direction for the intercept against all effects: its sd, five times what independent
+    Gaussians have, is the best one's. Along a flat direction the curvature is known from a few hundred pairs next to
+    steep ones, to a tenth or better (an sd to half of that), and so is what the effects share of it."""
+    model, data, mean, precision = regression(1200, 20_000)
+    fit = isvi.fit(model, data, family=isvi.LowRank(1), batch_size=500, seed=0, progress=False)
+    assert fit.status.kind == "settled"
+    piece = LowRankGaussian(1, 1201, 1)
+    factor = jnp.asarray(np.linalg.cholesky(np.linalg.inv(precision)), jnp.float32)
+    best = np.asarray(piece.scale(piece.with_factor(jnp.zeros(1201), factor)), float)
+    off = (np.asarray(fit.params.loc, float) - mean) / best
+    ratio = np.asarray(fit.approximation.scale(fit.params), float) / best
+    assert best[0] > 3 * precision[0, 0] ** -0.5
+    assert abs(off[0]) < 0.1
+    assert abs(np.log(ratio[0])) < 0.1
+    assert np.sqrt(np.mean(np.log(ratio[1:]) ** 2)) < 0.1
+
+
+def test_low_rank_before_anything_is_known_is_a_diagonal() -> None:
+    model = isvi.Model({"a": isvi.real(), "b": isvi.real(1100)}, lambda z: -0.5 * jnp.sum((z["b"] - z["a"]) ** 2))
+    fit = isvi.fit(model, family=isvi.LowRank(2), budget=6, progress=False)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fit.params))
+    assert not np.any(fit.params.factor)
 
 
 def test_memory_does_not_grow_with_the_number_of_mini_batches() -> None:

@@ -46,7 +46,8 @@ class Auto:
         latents belong to some."""
         if not approximation.gaussian or approximation.dim > dense.LARGEST_DIM:
             return None
-        if num_batches == 1 and approximation.dim <= whole.LARGEST_DIM:
+        # ``Whole`` sees by the confined q's own draws alone, which do not reach along the directions that it lacks.
+        if num_batches == 1 and approximation.dim <= whole.LARGEST_DIM and not approximation.low_rank:
             return Whole(self.tolerance, approximation)
         return Dense(approximation, groups)
 
@@ -54,7 +55,7 @@ class Auto:
         require(
             estimator.approximation.gaussian and estimator.antithetic,
             ConfigurationError,
-            "Auto needs Gaussian families (MeanField, Block, FullRank) and records of antithetic pairs "
+            "Auto needs Gaussian families (MeanField, Block, LowRank, FullRank) and records of antithetic pairs "
             "(Reparameterization(num_samples=2, antithetic=True)). For other families use ISGD().",
         )
         collective = Collective.of(estimator.approximation.coordinates)

@@ -81,7 +81,7 @@ class Whole:
     def start(self, params: Params, record: Record) -> Store:
         dim, dtype = record.draws.shape[-1], record.draws.dtype
         unknown = jnp.full(dim, jnp.inf, dtype)
-        own = Knowledge(jnp.array(self.family.num_factors == 1), jnp.eye(dim, dtype=dtype), unknown, unknown)
+        own = Knowledge(jnp.array(self.family.full), jnp.eye(dim, dtype=dtype), unknown, unknown)
         return Store(Progress.start(params, 1, record), RecordStore.empty(record, STORED_RECORDS), own)
 
     def remember(self, store: Store, record: Record, keep: Bool[Array, ""]) -> Store:
@@ -118,7 +118,7 @@ class Whole:
         whitened = Whitened.of(records.records, weights, location, factor)
         curvature = regress(whitened)
         root, free = curvature.root(), jnp.ones_like(factor, bool)
-        if family.num_factors > 1:
+        if not family.full:
             known = Root.known(own.known, factor)
             root = jax.tree.map(lambda one, other: jnp.where(own.confined, one, other), known, root)
             free = family.blocks | ~own.confined
@@ -137,7 +137,7 @@ class Whole:
         done &= (own.off.max() < MEAN_TOLERANCE) & (own.doubt.max() < SD_TOLERANCE / 2)
         target = approximation.with_factor(location, factor)
         moved = progress._replace(target=target, left=left, settled=jnp.where(done, progress.settled + 1, 0)), own
-        if family.num_factors == 1:
+        if family.full:
             return moved
         ready = ~own.confined & (moved[0].settled >= SETTLED_UPDATES)
         confined = _confine(family, approximation, moved[0], own, location, factor)

@@ -245,11 +245,13 @@ def _more_draws(evidence: Evidence) -> str | None:
 
 def _fuller(approximation: Approximation) -> list[str]:
     """Families with more of the posterior's dependence than this one, the nearest first."""
-    if approximation.num_factors == 1:
+    if approximation.num_factors == 1 and not approximation.low_rank:
         return []
     if approximation.dim <= LARGEST_FULL_RANK:
         return ["family=isvi.FullRank(), which has the correlations between latents that this family leaves out"]
-    return ["family=isvi.Block([[...], ...]), with the latents that go together in one block"]
+    if approximation.low_rank:
+        return []
+    return ["family=isvi.LowRank(5), which has the flattest directions that many latents share"]
 
 
 def _round_up(budget: int) -> int:

@@ -1,6 +1,6 @@
 """The approximation q: families bound to a model's latents, over one flat vector z."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -14,8 +14,9 @@ from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.families.base import Factors, Family, Params, Precision
 from isvi.families.block import cover
-from isvi.families.gaussian import MeanField
+from isvi.families.gaussian import DiagonalGaussian, MeanField
 from isvi.families.location_scale import LocationScale
+from isvi.families.low_rank import LowRankGaussian
 from isvi.families.nested import NestedGaussian
 from isvi.families.warped import WarpedGaussian
 
@@ -44,8 +45,11 @@ class Approximation:
         if self.nested:
             drivers = sum(len(piece.drivers) for piece in self.pieces if isinstance(piece, NestedGaussian))
             return f"a Gaussian given {drivers} bent entr{'y' if drivers == 1 else 'ies'} that drive the others"
+        if self.low_rank and self.num_factors == 1:
+            rank = next(piece.rank for piece in self.pieces if isinstance(piece, LowRankGaussian))
+            return f"a Gaussian of a diagonal plus {rank} direction{'s' * (rank > 1)}"
         if self.gaussian:
-            return "a full-rank Gaussian" if self.num_factors == 1 else f"Gaussians in {self.num_factors:,} blocks"
+            return "a full-rank Gaussian" if self.full else f"Gaussians in {self.num_factors:,} blocks"
         kinds = dict.fromkeys(type(piece).__name__ for piece in self.pieces)
         return f"{self.num_factors:,} factors ({', '.join(kinds)})"
 
@@ -154,6 +158,16 @@ class Approximation:
         """Whether it is the mean-field Gaussian."""
         return self.gaussian and self.num_factors == self.dim
 
+    @property
+    def low_rank(self) -> bool:
+        """Whether some of it is a diagonal plus a few directions."""
+        return any(isinstance(piece, LowRankGaussian) for piece in self.pieces)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has every covariance."""
+        return self.gaussian and self.num_factors == 1 and not self.low_rank
+
     def location(self, params: Params) -> Float[Array, " dim"]:
         """The mean of a Gaussian approximation."""
         return _joined([piece.location(part) for piece, part in self._parts(params)])
@@ -180,6 +194,10 @@ class Approximation:
             ]
         )
 
+    def by_piece(self, member: Callable[[Factors, slice], Params]) -> Params:
+        """Parameters from those of every piece, which covers these entries."""
+        return self._whole([member(piece, entries) for piece, entries in self._slices()])
+
     def factor(self, params: Params) -> Float[Array, "dim dim"]:
         """L of z = location + L eps, for a Gaussian approximation."""
         return jax.scipy.linalg.block_diag(*(piece.factor(part) for piece, part in self._parts(params)))
@@ -198,6 +216,11 @@ class Approximation:
     def full_rank(self) -> "Approximation":
         """One Gaussian with a full covariance over the same flat vector."""
         return Approximation(self.coordinates, cover([self.dim]))
+
+    @property
+    def independent(self) -> "Approximation":
+        """Independent Gaussians over the same flat vector."""
+        return Approximation(self.coordinates, (DiagonalGaussian(self.dim),))
 
     @property
     def symmetric(self) -> bool:

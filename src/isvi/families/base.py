@@ -94,7 +94,8 @@ class Factors(abc.ABC):
 
     def match(self, location: Float[Array, " dim"], precision: Precision) -> Params:
         """The member of the family that is closest, in KL(q || p), to a Gaussian p with this mean and precision
-        (Gaussian factors only). Its own precision is the same wherever the family has entries."""
+        (Gaussian factors only). Its own precision is the same wherever the family has entries: on the diagonal, if no
+        more."""
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
 
     def factor(self, params: Params) -> Float[Array, "dim dim"]:
@@ -102,8 +103,8 @@ class Factors(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
 
     def with_factor(self, location: Float[Array, " dim"], factor: Float[Array, "dim dim"]) -> Params:
-        """The parameters with this location and this L, of which only the family's own entries are used (Gaussian
-        factors only)."""
+        """The parameters with this location and this L, of which only the family's own entries are used; the closest
+        member, where the family is not made of entries (Gaussian factors only)."""
         raise NotImplementedError(f"{type(self).__name__} is not Gaussian")
 
     def base_log_density(self, params: Params, z: Float[Array, " dim"]) -> Float[Array, " factors"]:

@@ -7,17 +7,19 @@ everything costs r times what a diagonal costs.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from isvi.core.errors import ConfigurationError, require
 from isvi.core.latents import Latent
 from isvi.families.base import Plan
 from isvi.families.location_scale import LocationScale
+from isvi.families.nearest import Nearest, nearest
 
 INITIAL_FACTOR = 0.01
 """U starts small, but not at 0, where its gradient vanishes."""
@@ -38,6 +40,8 @@ class LowRankGaussian(LocationScale):
 
     rank: int = 1
 
+    gaussian: ClassVar[bool] = True
+
     def init(self, location: Array, scale: Array) -> LowRankParams:
         directions = jax.random.normal(jax.random.key(0), (self.size, self.rank), location.dtype)
         return LowRankParams(location, jnp.log(scale), INITIAL_FACTOR * directions)
@@ -56,6 +60,40 @@ class LowRankGaussian(LocationScale):
 
     def entropy(self, params: LowRankParams) -> Array:
         return (self._log_determinant(params) + 0.5 * self.size * np.log(2 * np.pi * np.e))[None]
+
+    def location(self, params: LowRankParams) -> Array:
+        return params.loc
+
+    def scale(self, params: LowRankParams) -> Array:
+        """The variances of I + U U', squared: 1 + U (2 I + U' U) U'."""
+        factor = params.factor
+        inner = 2 * jnp.eye(self.rank, dtype=factor.dtype) + factor.T @ factor
+        return jnp.exp(params.log_scale) * jnp.sqrt(1 + jnp.sum((factor @ inner) * factor, axis=1))
+
+    def match(self, location: Array, precision: Array) -> LowRankParams:
+        if precision.ndim == 1:
+            return LowRankParams(location, -0.5 * jnp.log(precision), jnp.zeros((self.size, self.rank), location.dtype))
+        precisions = jnp.diagonal(precision)
+        unit = precisions[:, None] ** -0.5
+        root = cho_factor(precision * unit * unit.T, lower=True)
+        return self.of(location, nearest(lambda columns: unit * cho_solve(root, unit * columns), precisions, self.rank))
+
+    def factor(self, params: LowRankParams) -> Array:
+        """From an orthogonal decomposition of the symmetric root, so that no condition number is squared."""
+        root = jnp.exp(params.log_scale)[:, None] * (jnp.eye(self.size) + params.factor @ params.factor.T)
+        lower = jnp.linalg.qr(root.T, mode="r").T
+        return lower * jnp.sign(jnp.diagonal(lower))
+
+    def with_factor(self, location: Array, factor: Array) -> LowRankParams:
+        """Of the member closest to the Gaussian with this location and this L, if it is none itself."""
+        inverse = solve_triangular(factor, jnp.eye(self.size, dtype=factor.dtype), lower=True)
+        precisions = jnp.sum(inverse**2, axis=0)
+        return self.of(location, nearest(lambda columns: factor @ (factor.T @ columns), precisions, self.rank))
+
+    def of(self, location: Array, covariance: Nearest) -> LowRankParams:
+        """With this covariance: I + E (M - 1) E' is the square of I + E (M^1/2 - 1) E'."""
+        lengths = jnp.sqrt(jnp.sqrt(covariance.lengths) - 1)
+        return LowRankParams(location, 0.5 * jnp.log(covariance.variance), covariance.directions * lengths)
 
     def _inner(self, params: LowRankParams) -> Array:
         return jnp.eye(self.rank, dtype=params.loc.dtype) + params.factor.T @ params.factor

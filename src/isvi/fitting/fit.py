@@ -217,7 +217,10 @@ def _finished(setup: Setup, outcome: Outcome, report: Reporters, checkpoints: Ch
     """The result; or the error that ended the run, with the result attached."""
     setup = setup.with_nodes(outcome.nodes)
     params = outcome.loop.state.params
-    own = params if outcome.fell_back_at is not None else setup.own(params)
+    if outcome.fell_back_at is None:
+        own = setup.own(params, outcome.loop.state.memory)
+    else:
+        own = setup.own(params) if setup.many else params
     if outcome.status.good:
         outcome.status = endless(setup.approximation, own) or outcome.status
     if setup.options.independent_rows is False:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from isvi.algorithms import SGD, AlgorithmOptions, Method, build
+from isvi.algorithms import SGD, AlgorithmOptions, Memory, Method, build
 from isvi.auto import Auto
 from isvi.auto.dense import Dense, closest
+from isvi.auto.directions import with_directions
 from isvi.auto.natural import NaturalSteps
 from isvi.auto.whole import Whole
 from isvi.core.compiling import compiled_once, effort
@@ -154,12 +155,21 @@ class Setup:
     @cached_property
     def drawn_from(self) -> Approximation:
         """What the records are drawn from, and the parameters belong to, while the method runs."""
-        return self.approximation if self.on_full_rank is None else self.approximation.full_rank
+        if self.on_full_rank is not None:
+            return self.approximation.full_rank
+        return self.approximation.independent if self.many and self.approximation.low_rank else self.approximation
 
-    def own(self, params: Params) -> Params:
-        """The method's parameters as those of the family that was asked for."""
-        if self.on_full_rank is None:
+    def own(self, params: Params, memory: Memory | None = None) -> Params:
+        """The method's parameters as those of the family that was asked for, with what is in its memory, if there is
+        one."""
+        if self.drawn_from == self.approximation:
             return params
+        if self.on_full_rank is None:
+            location, precision = self.drawn_from.location(params), self.drawn_from.scale(params) ** -2.0
+            if memory is None or not memory.store.records.pairs.weight > 0:
+                return self.approximation.match(location, precision)
+            found = compiled_once(partial(with_directions, self.approximation))
+            return found(memory.store.records.pairs, location, precision)
         factor = closest(self.approximation, self.drawn_from.factor(params))
         return self.approximation.with_factor(self.drawn_from.location(params), factor)
 
@@ -175,7 +185,9 @@ class Setup:
         """The two verbs, for the method that was chosen or for the one that it falls back to."""
         if of_fallback:
             pairs = Reparameterization(num_samples=2, antithetic=True, signs=True)
-            return (pairs if self.many else Reparameterization()).bind(self.target, self.approximation)
+            if self.many:
+                return pairs.bind(self.target, self.drawn_from)
+            return Reparameterization().bind(self.target, self.approximation)
         options = self.estimator
         if isinstance(self.on_full_rank, Dense) and self.dataset.num_batches > 1:
             options = replace(options, signs=True)
@@ -243,10 +255,12 @@ class Setup:
 
     def _starts(self, initial: Mapping[str, Any] | Callable | None, nearness: Sequence[float]) -> list[Params]:
         scale = choose_scale(self.options.initial_scale, self.algorithm)
-        starts = start_params(self.keys[0], self.approximation, self.model, initial, scale, nearness)
-        if self.on_full_rank is None:
+        # Around the same point, whatever the family.
+        approximation = self.drawn_from if self.many else self.approximation
+        starts = start_params(self.keys[0], approximation, self.model, initial, scale, nearness)
+        if self.drawn_from == approximation:
             return starts
-        location, factor = self.approximation.location, self.approximation.factor
+        location, factor = approximation.location, approximation.factor
         return [self.drawn_from.with_factor(location(start), factor(start)) for start in starts]
 
     def starts(self, start: Params) -> Starts | None:
@@ -260,7 +274,7 @@ class Setup:
         """The start of the fallback, around the mean of these parameters of the method's, and no wider than those."""
         drawn_from = self.drawn_from
         width = jnp.minimum(ADAM_SCALE, drawn_from.scale(params))
-        return self.approximation.init(drawn_from.location(params), width)
+        return (drawn_from if self.many else self.approximation).init(drawn_from.location(params), width)
 
 
 def prepare(

@@ -50,8 +50,8 @@ class Dense:
     estimators.
 
     Attributes:
-        family: the approximation that is wanted. Parameters stay those of the full-rank one; at the end their L has
-            entries only where the family's has.
+        family: the approximation that is wanted. Parameters stay those of the full-rank one; at the end their L is
+            one that the family has.
         groups: latents that belong to groups of rows, if there are some.
     """
 
@@ -89,7 +89,7 @@ class _Memory:
             off=unknown,
             anchor=jnp.stack([unknown, unknown]),
             leapt=jnp.array(False),
-            confined=jnp.array(self.family.num_factors == 1),
+            confined=jnp.array(self.family.full),
         )
         return Store(
             Progress.start(params, self.sizes.num_batches, record), RecordStore.empty(record, self.sizes.slots), own
@@ -150,8 +150,16 @@ class _Memory:
         fine = fitted & (off.max() < MEAN_TOLERANCE) & (own.doubt.max() < SD_TOLERANCE / 2)
         settled = jnp.where(fine & stays, progress.settled + sizes.update_every, 0)
         factor = own.factor
-        if self.family.num_factors > 1:
-            factor = jnp.where(own.confined, closest(self.family, factor), factor)
+        if not self.family.full:
+            renewed = own.fitted_at == progress.remembered
+            factor = jax.lax.switch(
+                jnp.where(own.confined, jnp.where(renewed, 2, 1), 0),
+                [
+                    lambda: own.factor,
+                    lambda: approximation.factor(params),
+                    lambda: closest(self.family, own.factor),
+                ],
+            )
         step = within(estimator, location, point, gradient, progress.trust, own)
         target = approximation.with_factor(location + step, factor)
         progress = progress._replace(
@@ -162,11 +170,13 @@ class _Memory:
         anchor = jnp.where(settled > 0, own.anchor, jnp.stack([location + step, sds]))
         gone = jnp.sqrt(jnp.sum(solve_triangular(own.factor, step, lower=True) ** 2))
         own = own._replace(off=off, anchor=anchor, leapt=own.leapt | (gone > LEAP))
-        if self.family.num_factors == 1:
+        if self.family.full:
             return progress, own
-        ready = ~own.confined & self._settled(progress)
-        confined = self._confined(approximation, progress, own, location + step)
-        return jax.tree.map(lambda one, other: jnp.where(ready, one, other), confined, (progress, own))
+        return jax.lax.cond(
+            ~own.confined & self._settled(progress),
+            lambda: self._confined(approximation, progress, own, location + step),
+            lambda: (progress, own),
+        )
 
     def _confined(
         self, approximation: Approximation, progress: Progress, own: Knowledge, location: Array
@@ -198,11 +208,15 @@ class _Memory:
 
 def closest(family: Approximation, factor: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
     """L of the member of the family that is closest, in KL(q || p), to a Gaussian p with the given L: their precisions
-    agree in the entries that the family has."""
-    if family.num_factors == 1:
+    agree in the entries that the family has; or, where it is a diagonal and a few directions, on the diagonal."""
+    if family.full:
         return factor
-    inverse = solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
-    precision = jnp.where(family.blocks, inverse.T @ inverse, 0)
-    scale = jnp.diagonal(precision) ** -0.5
-    correlation = precision * scale[:, None] * scale[None, :]
-    return scale[:, None] * jnp.linalg.cholesky(jnp.linalg.inv(correlation))
+    if family.num_factors > 1:
+        inverse = solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
+        precision = jnp.where(family.blocks, inverse.T @ inverse, 0)
+        scale = jnp.diagonal(precision) ** -0.5
+        correlation = precision * scale[:, None] * scale[None, :]
+        factor = scale[:, None] * jnp.linalg.cholesky(jnp.linalg.inv(correlation))
+    if family.low_rank:
+        factor = family.factor(family.with_factor(jnp.zeros_like(factor[0]), factor))
+    return factor

@@ -94,7 +94,7 @@ def no_worse(before: Outcome, outcome: Outcome) -> Outcome:
 
 def as_fit(setup: Setup, outcome: Outcome) -> Fit:
     """As far as the check of its integrals needs it."""
-    params = setup.own(outcome.loop.state.params)
+    params = setup.own(outcome.loop.state.params, outcome.loop.state.memory)
     model, approximation = setup.model, setup.approximation
     return Fit(model, approximation, setup.dataset, params, outcome.history, outcome.status, outcome.gradients, 0)
 
