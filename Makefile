@@ -30,7 +30,7 @@ test-doors: $(DOORS)/.doors  ## Run the tests that need PyMC, Stan or Ray, in an
 	ISVI_CACHE=$(CURDIR)/$(DOORS)/cache $(DOORS)/bin/python $(PYTEST) --no-skips \
 		--deselect tests/frontends/test_gradient.py::test_pytorch \
 		--deselect tests/workers/test_crews.py::test_ray_is_asked_for_by_its_extra \
-		tests/frontends tests/benchmarks/test_pymc_advi.py tests/benchmarks/test_rivals.py \
+		tests/frontends tests/benchmarks/test_rivals.py \
 		tests/workers tests/fitting/test_workers.py
 
 lint: $(VENV)/.dev  ## Look for mistakes.

@@ -18,15 +18,17 @@ ROOT = Path(__file__).parents[1]
 
 
 def draw(out: Path) -> None:
-    everything = [one for one in collect(Store(ROOT / "benchmarks" / "results")) if _reached(one)]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 2.9), sharey=True)
+    everything = [one for one in collect(Store(ROOT / "benchmarks" / "results")) if one.best_tuned(one.gradients)]
+    size = (9, 1.4 + 0.3 * len(everything))
+    figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
     _panel(left, everything, "gradients")
     _panel(right, everything, "seconds")
     left.set(xlabel="model gradients to 0.01 nat per latent", yticks=range(len(everything)))
     left.set_yticklabels([SHORT_TITLES[one.letter] for one in everything])
     left.invert_yaxis()
     right.set_xlabel("CPU seconds, without compilation")
-    figure.legend(loc="lower center", bbox_to_anchor=(0.5, -0.16), ncol=3, frameon=False)
+    left.margins(y=0.3)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncol=3, frameon=False)
     figure.savefig(out, dpi=150, bbox_inches="tight")
 
 
@@ -37,8 +39,8 @@ def _panel(axes: Axes, everything: list[Results], what: str) -> None:
         assert rival is not None
         ours, theirs = cost(DEFAULT, 0.01), cost(rival, 0.01)
         axes.plot([ours.median, theirs.at_least], [row, row], color="lightgrey", zorder=0)
-        _mark(axes, row, theirs, BLUE, "the best rival, tuned (▸: not there yet)", first=row == 0)
-        if math.isfinite(cost(LAPLACE, 0.01).median):
+        _mark(axes, row, theirs, BLUE, "NumPyro, tuned (▸: not there yet)", first=row == 0)
+        if LAPLACE in one.runs and math.isfinite(cost(LAPLACE, 0.01).median):
             _mark(axes, row, cost(LAPLACE, 0.01), BLACK, "L-BFGS and Laplace, where it gets there", first=row == 0)
         _mark(axes, row, ours, RED, "isvi.fit(model, data)", first=row == 0)
     axes.set_xscale("log")
@@ -49,11 +51,6 @@ def _mark(axes: Axes, row: int, cost: Cost, color: str, label: str, first: bool)
     """A dot; where the level was not reached within the budget, an arrow from there on."""
     marker = "o" if math.isfinite(cost.median) else ">"
     axes.plot(cost.at_least, row, marker, color=color, label=label if first else None, ms=7, ls="")
-
-
-def _reached(one: Results) -> bool:
-    """All but the mixture, on which everyone ends in one of many optima."""
-    return math.isfinite(one.gradients(DEFAULT, 0.01).median)
 
 
 if __name__ == "__main__":

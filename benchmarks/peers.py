@@ -1,9 +1,10 @@
-"""``python -m benchmarks.peers``: the default of ``isvi.fit``, with nothing tuned, against tuned rivals.
+"""``python -m benchmarks.peers``: the default of ``isvi.fit``, with nothing tuned, against tuned rivals of full rank.
 
 Writes ``peers.md``, ``peers.csv``, ``tuning.csv`` and ``peers.png``/``.svg``. Finished runs are kept in the CSV: a
 second call goes on where the first one ended.
 """
 
+import math
 import os
 import time
 from pathlib import Path
@@ -14,93 +15,72 @@ import typer
 from benchmarks.figure import draw
 from benchmarks.full_batch import run_laplace, run_pathfinder
 from benchmarks.measure import Run
-from benchmarks.problems import PROBLEMS, Problem
-from benchmarks.pymc_advi import NAME as PYMC
-from benchmarks.pymc_advi import PyMCRacer, why_not
-from benchmarks.report import DEFAULT, write_report
+from benchmarks.problem import Problem
+from benchmarks.problems import FINER, PROBLEMS
+from benchmarks.report import DEFAULT, collect, write_report
 from benchmarks.rivals import STOCHASTIC, Racer, run_default
 from benchmarks.store import Store
-from benchmarks.tuning import Tunable, tune
+from benchmarks.tuning import tune
 
-BUDGETS = {"b'": 100_000, "d": 100_000, "e": 100_000, "f": 100_000}
+TIMES = 50
+"""A rival may use so many times the gradients that isvi's default needs to 0.01 nat per latent."""
 BUDGET = 30_000
+"""Of rivals, where isvi's default did not get there."""
 FULL_BATCH = {"L-BFGS + Laplace": run_laplace, "Pathfinder": run_pathfinder}
-TUNABLE = [*STOCHASTIC, PYMC]
-ALL = [DEFAULT, *FULL_BATCH, *TUNABLE]
+ALL = [DEFAULT, *FULL_BATCH, *STOCHASTIC]
 
 
-def make_racer(problem: Problem, rival: str) -> Tunable:
-    return PyMCRacer(problem) if rival == PYMC else Racer(problem, STOCHASTIC[rival](problem))
+def race(problem: Problem, rivals: list[str], seeds: int, rival_seeds: int, quick: bool, store: Store) -> None:
+    """All runs on one problem that are not in the store yet; isvi's first, as they set the rivals' budget."""
+    for rival in sorted(rivals, key=ALL.index):
+        wanted = range(seeds if rival == DEFAULT else rival_seeds)
+        missing = [seed for seed in wanted if not store.has(problem.letter, rival, seed)]
+        budget = 0 if rival == DEFAULT else rivals_budget(problem, store) // (10 if quick else 1)
+        if rival in STOCHASTIC and missing:
+            racer = Racer(problem, STOCHASTIC[rival](problem))
+            setting, budget = tune(problem, rival, racer, budget, store)
+        for seed in missing:
+            if rival == DEFAULT:
+                run = run_default(problem, seed)
+            elif rival in STOCHASTIC:
+                run = racer.run(setting, seed, budget)
+            else:
+                run = FULL_BATCH[rival](problem, seed, budget)
+            _keep(store, problem, rival, seed, budget, run)
 
 
-def without_the_absent(problem: Problem, rivals: list[str]) -> list[str]:
-    """The rivals that can run on a problem; of the one that perhaps cannot, it is said why."""
-    reason = why_not(problem) if PYMC in rivals else None
-    if reason is None:
-        return rivals
-    typer.echo(f"({problem.letter}) {PYMC} is left out: {reason}.")
-    return [rival for rival in rivals if rival != PYMC]
-
-
-def race(problem: Problem, rivals: list[str], seeds: int, rival_seeds: int, budget: int, store: Store) -> None:
-    """All runs on one problem that are not in the store yet."""
-    for rival in rivals:
-        if rival in TUNABLE:
-            _race_tuned(problem, rival, rival_seeds, budget, store)
-            continue
-        for seed in range(seeds if rival == DEFAULT else rival_seeds):
-            if not store.has(problem.letter, rival, seed):
-                _keep(store, problem, rival, seed, budget, _run_once(problem, rival, seed, budget))
-
-
-def _run_once(problem: Problem, rival: str, seed: int, budget: int) -> Run:
-    if rival == DEFAULT:
-        return run_default(problem, seed)
-    return FULL_BATCH[rival](problem, seed, budget)
-
-
-def _race_tuned(problem: Problem, rival: str, seeds: int, budget: int, store: Store) -> None:
-    missing = [seed for seed in range(seeds) if not store.has(problem.letter, rival, seed)]
-    if not missing:
-        return
-    racer = make_racer(problem, rival)
-    setting, budget = tune(problem, rival, racer, budget, store)
-    for seed in missing:
-        _keep(store, problem, rival, seed, budget, racer.run(setting, seed, budget))
+def rivals_budget(problem: Problem, store: Store) -> int:
+    results = next((one for one in collect(store) if one.letter == problem.letter and DEFAULT in one.runs), None)
+    needed = results.gradients(DEFAULT, 0.01).median if results else math.inf
+    return TIMES * int(needed) if math.isfinite(needed) else BUDGET
 
 
 def _keep(store: Store, problem: Problem, rival: str, seed: int, budget: int, run: Run) -> None:
     store.add(problem, rival, seed, budget, run)
     last = run.points[-1]
-    gap = f"{run.best_gap(problem):.4f} nats per latent" if problem.exact else f"ELBO {last.elbo:,.2f}"
     typer.echo(
-        f"{time.strftime('%H:%M:%S')} ({problem.letter}) {rival}, seed {seed}: {gap} after {last.gradients:,} "
-        f"gradients, {last.time.wall:.2f} s, {last.time.cpu:.2f} CPU s; {run.setting}; {run.status}"
+        f"{time.strftime('%H:%M:%S')} ({problem.letter}) {rival}, seed {seed}: {run.best_gap(problem):.4f} nats per "
+        f"latent after {last.gradients:,} gradients, {last.time.wall:.2f} s, {last.time.cpu:.2f} CPU s; "
+        f"mean off {last.judged.mean_off:.3f}, sds {last.judged.sd_low:.2f} - {last.judged.sd_high:.2f}; "
+        f"{run.setting}; {run.status}"
     )
 
 
-def tune_all(problem: Problem, rivals: list[str], budget: int, store: Store) -> None:
-    for rival in rivals:
-        if rival in TUNABLE:
-            setting, until = tune(problem, rival, make_racer(problem, rival), budget, store)
-            typer.echo(f"{time.strftime('%H:%M:%S')} ({problem.letter}) {rival}: {setting}, {until:,} gradients")
-
-
 def main(
-    problems: Annotated[list[str] | None, typer.Argument(help="a, b, b', c, d, e, f; all by default.")] = None,
+    problems: Annotated[list[str] | None, typer.Argument(help="a, b, b', d, e, f; d200, e200; all by default.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds of isvi's default.")] = 5,
     rival_seeds: Annotated[int, typer.Option(help="Seeds of the rivals.")] = 3,
     rivals: Annotated[str, typer.Option(help="Comma-separated; all by default.")] = ",".join(ALL),
     quick: Annotated[bool, typer.Option(help="One seed and a tenth of the budgets.")] = False,
-    tune_only: Annotated[bool, typer.Option(help="Only choose the rivals' learning rates.")] = False,
     again: Annotated[bool, typer.Option(help="Forget these rivals' finished runs on these problems first.")] = False,
     report_only: Annotated[bool, typer.Option(help="Only write the report and the figure anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write; benchmarks/results by default.")] = None,
 ) -> None:
     """Race isvi's default against tuned rivals."""
-    letters = problems or list(PROBLEMS)
+    everything = {**PROBLEMS, **FINER}
+    letters = problems or list(everything)
     chosen = [name.strip() for name in rivals.split(",") if name.strip()]
-    for names, known in ((letters, list(PROBLEMS)), (chosen, ALL)):
+    for names, known in ((letters, list(everything)), (chosen, ALL)):
         unknown = sorted(set(names) - set(known))
         if unknown:
             raise typer.BadParameter(f"{unknown} are not known; choose from {', '.join(known)}.")
@@ -108,18 +88,8 @@ def main(
     if again:
         store.forget(letters, chosen)
     for letter in [] if report_only else letters:
-        problem, budget = PROBLEMS[letter](), BUDGETS.get(letter, BUDGET) // (10 if quick else 1)
-        present = without_the_absent(problem, chosen)
-        if tune_only:
-            tune_all(problem, present, budget, store)
-            continue
-        race(problem, present, 1 if quick else seeds, 1 if quick else rival_seeds, budget, store)
-        conclude(store)
-    if report_only:
-        conclude(store)
-
-
-def conclude(store: Store) -> None:
+        present = [rival for rival in chosen if letter in PROBLEMS or rival == DEFAULT]
+        race(everything[letter](), present, 1 if quick else seeds, 1 if quick else rival_seeds, quick, store)
     write_report(store, os.cpu_count() or 1)
     draw(store)
 

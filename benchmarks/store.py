@@ -1,18 +1,17 @@
 """Results on disk: one row per checkpoint, added when a run is finished, so that a benchmark can be continued."""
 
 import csv
-import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.measure import Point, Run, Setting, Time
-from benchmarks.problems import Problem
+from benchmarks.problem import Judged, Problem
 
 RUN_COLUMNS = [
     "problem", "rival", "seed", "setting", "status", "latents", "batches", "budget", "optimum", "compile_seconds",
-    "compile_cpu_seconds", "gradients", "seconds", "cpu_seconds", "elbo",
+    "compile_cpu_seconds", "gradients", "seconds", "cpu_seconds", *Judged._fields,
 ]  # fmt: skip
 TUNING_COLUMNS = ["problem", "rival", "budget", "rate", "horizon", "scale", "gap_per_latent", "reached_at"]
 
@@ -33,15 +32,14 @@ class Stored:
     compilation: Time
     points: list[Point] = field(default_factory=list)
 
-    def gaps(self, optimum: float | None = None) -> list[float]:
+    def gaps(self) -> list[float]:
         """Nats per latent to the optimum."""
-        best = self.optimum if optimum is None else optimum
-        return [(best - point.elbo) / self.latents for point in self.points]
+        return [(self.optimum - point.judged.elbo) / self.latents for point in self.points]
 
-    def reached(self, gap: float, optimum: float | None = None) -> Point | None:
+    def reached(self, gap: float) -> Point | None:
         """The first checkpoint from which on the run stays within ``gap`` nats per latent of the optimum."""
         found = None
-        for point, here in zip(reversed(self.points), reversed(self.gaps(optimum)), strict=True):
+        for point, here in zip(reversed(self.points), reversed(self.gaps()), strict=True):
             if not here <= gap:
                 break
             found = point
@@ -63,11 +61,11 @@ class Store:
         return self.folder / "tuning.csv"
 
     def add(self, problem: Problem, rival: str, seed: int, budget: int, run: Run) -> None:
-        optimum = problem.optimum[2] if problem.exact else math.nan
         head = [problem.letter, rival, seed, run.setting, run.status, problem.latents, problem.num_batches, budget]
-        head += [repr(optimum), *(f"{seconds:.3f}" for seconds in run.compilation)]
+        head += [repr(problem.optimum[1]), *(f"{seconds:.3f}" for seconds in run.compilation)]
         rows = [
-            [*head, point.gradients, *(f"{seconds:.4f}" for seconds in point.time), f"{point.elbo:.6f}"]
+            [*head, point.gradients, *(f"{seconds:.4f}" for seconds in point.time), f"{point.judged.elbo:.6f}"]
+            + [f"{error:.4g}" for error in point.judged[1:]]
             for point in run.points
         ]
         _append(self.runs_path, RUN_COLUMNS, rows)
@@ -81,7 +79,8 @@ class Store:
                 seconds = Time(float(row["compile_seconds"]), float(row["compile_cpu_seconds"]))
                 found[key] = Stored(*key, row["setting"], row["status"], *numbers, float(row["optimum"]), seconds)
             spent = Time(float(row["seconds"]), float(row["cpu_seconds"]))
-            found[key].points.append(Point(int(row["gradients"]), spent, float(row["elbo"])))
+            judged = Judged(*(float(row[name]) for name in Judged._fields))
+            found[key].points.append(Point(int(row["gradients"]), spent, judged))
         return list(found.values())
 
     def forget(self, problems: Iterable[str], rivals: Iterable[str]) -> None:
