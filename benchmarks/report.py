@@ -126,8 +126,8 @@ times are those of the same run as `isvi.fit` makes it. A level is reached where
 (ranges) over seeds; a level that was not reached within the budget gives a lower bound (">"), "never" means that the
 method ended without reaching it.
 
-- `isvi default` is `isvi.fit(model, data, seed=s)`: nothing was tuned. It is judged where its steps end: the look at
-  all rows that follows, one gradient or a few of every mini-batch, is in neither its gradients nor its errors.
+- `isvi default` is `isvi.fit(model, data, seed=s)`: nothing was tuned. Its last point is what the call
+  returns, the look at all rows that follows its steps included.
 - NumPyro (AutoMultivariateNormal, AutoLowRankMultivariateNormal, AutoDiagonalNormal; Trace_ELBO, one draw) uses Adam
   in one compiled loop, with up to {GRADIENTS_BAR} times the gradients that isvi's median seed needs to 0.01 nat per
   latent, and the best of five rates or more x standard deviations at the start, with a cosine, chosen on another seed

@@ -16,6 +16,8 @@ from test_readme import assert_printed, run_blocks, update
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 PAGES = sorted(path.stem for path in GALLERY.glob("*.md") if path.stem != "index")
+LONG = {"gaussian-process"}
+"""Pages that take longer than others even at a reduced size."""
 NEEDS = {"pymc": "pymc", "stan": "httpstan"}
 SIZE = re.compile(r"^(\w+ = )[\d_]+  # in the tests: ([\d_]+)$", re.MULTILINE)
 
@@ -37,7 +39,9 @@ def skip_without_package(page: str) -> None:
         pytest.skip(f"{NEEDS[page]} is not installed: pip install 'isvi[{page}]'")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in PAGES]
+)
 def test_pages_run_at_a_reduced_size(page: str, tmp_path: Path) -> None:
     skip_without_package(page)
     text, sizes = SIZE.subn(r"\g<1>\g<2>", (GALLERY / f"{page}.md").read_text())

@@ -28,6 +28,7 @@ def judged(places: np.ndarray) -> Calibration:
     return Calibration(["a", "b"], places, _p_values(places), 0)
 
 
+@pytest.mark.slow
 def test_a_right_procedure():
     """A conjugate model with the default fit. Called not calibrated for one seed of a hundred; this one is not."""
     found = isvi.calibrate(model(), ROWS, runs=12)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from support import regression
 
 import isvi
@@ -26,6 +27,7 @@ def test_operations_of_a_product_of_matrices():
     assert operations(lowered) == 2 * 30 * 40 * 50
 
 
+@pytest.mark.slow
 def test_a_long_run_ends_where_a_short_one_does(monkeypatch):
     """Effort changes rounding, and nothing else. The tests are compiled with little; here all of it is asked for."""
     options = {"batch_size": regression.BATCH_SIZE, "budget": 300, "progress": False}

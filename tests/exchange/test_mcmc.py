@@ -88,6 +88,7 @@ def test_refusals(wrong):
         fit.mcmc(**wrong)
 
 
+@pytest.mark.slow
 def test_against_reference_draws():
     """posteriordb's kidiq: within 5 standard errors, of both sides (10,000 reference draws), and R-hat below 1.01."""
     data, reference = posteriordb.load("kidiq-kidscore_interaction")

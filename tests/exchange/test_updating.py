@@ -16,6 +16,7 @@ def part(rows: dict, start: int, stop: int) -> dict:
     return {name: column[start:stop] for name, column in rows.items()}
 
 
+@pytest.mark.slow
 def test_a_chain_of_updates_is_the_posterior_of_all_rows():
     """Five fits of 26 rows each, conjugate. Every fit promises its means to 0.1 sd and its sds to 10%, and its errors
     are a tenth of that as a rule; the posterior of all rows is narrower than that of any part, so what the first ones

@@ -98,6 +98,7 @@ def test_latents_of_single_rows():
         fit.local()
 
 
+@pytest.mark.slow
 def test_the_diagnosis_tells_when_there_are_too_few_nodes():
     """With three nodes, which were asked for, tau is off, with the default it is not, and both are said."""
     data = isvi.data.grouped(logistic_rows(400, tau=2.0, rows=4), by="group")
@@ -157,6 +158,7 @@ def with_two_modes():
     return y, isvi.data.grouped({"y": y.ravel(), "group": np.repeat(np.arange(150), 3)}, by="group")
 
 
+@pytest.mark.slow
 def test_a_fit_whose_groups_have_two_modes_goes_on_with_points_everywhere(with_two_modes):
     """Half of the mass is where nodes around one mode do not reach. The reference is a grid over u and tau; "converged"
     promises means within 0.1 sds and sds within 10%."""

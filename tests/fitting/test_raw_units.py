@@ -49,7 +49,7 @@ def wages() -> isvi.Model:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_predictors_that_were_not_scaled(rows, seed):
     """Against a Newton method on all rows; incomes of 36,000 next to a start of a hundredth are far off, and an
     intercept against years is a long way along a flat direction. The mode is within 0.1 sd of the mean."""

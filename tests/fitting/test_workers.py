@@ -226,7 +226,10 @@ def test_a_model_in_jax_needs_no_help(alone: isvi.Fit) -> None:
         pass
 
 
-@pytest.mark.parametrize("model", [sent.in_jax, sent.on_host], ids=["in JAX", "on the host"])
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(sent.in_jax, id="in JAX"), pytest.param(sent.on_host, id="on the host", marks=pytest.mark.slow)],
+)
 def test_workers_open_the_data_themselves(model: Callable, tmp_path: Path) -> None:
     """Of several windows the driver reads the one that it checks the model on, and no other."""
 

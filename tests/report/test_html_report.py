@@ -93,6 +93,7 @@ def test_a_fit_without_its_model_is_not_judged(tmp_path):
     assert "not judged" in Page((tmp_path / "fit.html").read_text()).text
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_latents(tmp_path):
     """The file stays small enough to open (6 MB of numbers), and only the first rows are part of the page."""
     fit = standing({"w": isvi.real(100_000)})

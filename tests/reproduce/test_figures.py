@@ -73,6 +73,7 @@ def test_figure3_large_factors_lose_their_weight_faster(tmp_path: Path) -> None:
     check_files(tmp_path, "figure3_dimensionality")
 
 
+@pytest.mark.slow
 def test_figure4_costs_fall_with_the_gap_and_gaps_are_not_negative(tmp_path: Path) -> None:
     figure4_isgd_against_sgd.compute("a", "toy", tmp_path)
     figure4_isgd_against_sgd.compute("d", "toy", tmp_path)

@@ -100,7 +100,7 @@ def best(rows: dict[str, np.ndarray], independent: bool) -> Moments:
     return Moments(mean, covariance)
 
 
-@pytest.mark.parametrize("family", [None, isvi.MeanField()])
+@pytest.mark.parametrize("family", [None, pytest.param(isvi.MeanField(), marks=pytest.mark.slow)])
 def test_a_level_that_only_says_no(family):
     """What "converged" promises, next to the optimum. Without a closer look the level's sd is too wide."""
     rows = rows_of(silent=80)

@@ -142,6 +142,7 @@ def test_what_draws_cannot_tell_is_in_doubt():
     assert "too uneven" in str(in_doubt(draws, Ratios(3 * draws[:, :1] ** 2), labels))
 
 
+@pytest.mark.slow
 def test_another_mode_is_still_found(nested):
     from isvi.results.attempts import Attempt
 
