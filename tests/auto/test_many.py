@@ -155,3 +155,13 @@ def test_memory_does_not_grow_with_the_number_of_mini_batches() -> None:
     ]
     assert len(set(sizes)) == 1
     assert sizes[0] < 50 * 1003
+
+
+@pytest.mark.parametrize(("family", "warns"), [(isvi.Block(), True), (isvi.MeanField(), False)])
+def test_blocks_beyond_a_thousand_say_that_they_learn_no_correlation(family, warns, caplog) -> None:
+    model = isvi.Model(
+        {"pair": isvi.real(2), "w": isvi.real(1100)},
+        lambda z: norm.logpdf(z["w"]).sum() + norm.logpdf(z["pair"][0]) + norm.logpdf(z["pair"].sum(), 0, 0.3),
+    )
+    isvi.fit(model, family=family, budget=20, progress=False)
+    assert ("the correlations inside of blocks are not learned" in caplog.text) == warns

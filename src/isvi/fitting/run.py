@@ -28,6 +28,10 @@ from isvi.memory.store import num_bytes
 
 log = logging.getLogger("isvi")
 
+UNCORRELATED = (
+    "above 1,000 entries of latents, the correlations inside of blocks are not learned: sds are too small where "
+    "latents are correlated. family=isvi.LowRank(rank) has those along the flattest directions"
+)
 HANDED_OVER = (
     "the posterior is too far from quadratic for Auto, which handed over to {method} after {gradients:,} model "
     "gradients: look at fit.diagnose()"
@@ -37,6 +41,8 @@ HANDED_OVER = (
 def begin(setup: Setup, start: Params) -> Outcome:
     """The outcome before the first step."""
     method = setup.method()
+    if setup.many and not setup.approximation.low_rank and setup.approximation.num_factors < setup.approximation.dim:
+        log.warning(UNCORRELATED)
     check_room(jax.eval_shape(method.init, start), setup.approximation.dim)
     loop = make_start(method, setup.dataset, setup.run_key)(start)
     log.info(
