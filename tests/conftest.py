@@ -81,7 +81,7 @@ class Memory:
     """JAX remembers all that it has compiled: with all of it, a worker would grow to 4 GB. From time to time it is made
     to forget; what is needed again comes from disk."""
 
-    GROWTH = 600e6
+    GROWTH = 400e6
     """Bytes to grow by before that."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from test_readme import assert_printed, run_blocks, update
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 PAGES = sorted(path.stem for path in GALLERY.glob("*.md") if path.stem != "index")
-LONG = {"gaussian-process"}
+LONG = {"gaussian-process", "item-response", "day-by-day", "ordinal"}
 """Pages that take longer than others even at a reduced size."""
 NEEDS = {"pymc": "pymc", "stan": "httpstan"}
 SIZE = re.compile(r"^(\w+ = )[\d_]+  # in the tests: ([\d_]+)$", re.MULTILINE)

@@ -57,6 +57,7 @@ def test_a_model_on_the_host_gives_the_bits_of_one_process(workers: Callable, al
     same(isvi.fit(sent.on_host(), sent.data(), workers=workers(), **sent.OPTIONS), alone)
 
 
+@pytest.mark.slow
 def test_a_model_in_jax_gives_the_same_bits_whoever_makes_the_records() -> None:
     fits = [isvi.fit(sent.in_jax(), sent.data(), workers=one, **sent.OPTIONS) for one in (threads(1), processes(2))]
     same(*fits)

@@ -152,6 +152,7 @@ def test_density_is_that_of_the_sum_by_hand(model: Callable, by_hand: Callable, 
     assert float(bound.model.log_prior(values)) == pytest.approx(prior + whole, rel=1e-5)
 
 
+@pytest.mark.slow
 @needs_funsor
 def test_fit_and_posterior_of_the_discrete_sites() -> None:
     """Two components 3.5 apart with noise of 0.7: their means, and the members, of which Bayes' rule with the true

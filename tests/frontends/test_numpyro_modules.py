@@ -49,7 +49,7 @@ def regression(net: Callable) -> Callable:
     return model
 
 
-@pytest.mark.parametrize("net", [flax_net, pytest.param(nnx_net, marks=pytest.mark.slow), eqx_net])
+@pytest.mark.parametrize("net", [flax_net, *(pytest.param(net, marks=pytest.mark.slow) for net in (nnx_net, eqx_net))])
 def test_random_modules_have_numpyros_density_and_can_be_fitted(net: Callable) -> None:
     """2 x 3 + 3 + 3 + 1 weights and the noise."""
     with handlers.seed(rng_seed=0):

@@ -83,6 +83,7 @@ def test_no_gaussian_is():
     assert gaussian.sd()["tau"] < 0.9 * sd["tau"]
 
 
+@pytest.mark.slow
 def test_the_verdict_is_good(nested):
     assert nested.diagnose().verdict == "good"
 
