@@ -106,7 +106,7 @@ def test_a_level_that_only_says_no(family):
     rows = rows_of(silent=80)
     fit = isvi.fit(regression(), rows, family=family, batch_size=200, progress=False)
     assert fit.status.kind == "converged"
-    assert "few rows know of level[5], which were looked at more closely" in fit.status.message
+    assert "no parabola along level[5], which took a closer look" in fit.status.message
     optimum = best(rows, independent=family is not None)
     # Sds of independent entries are tiny where intercept and levels trade off: a mean is judged by the posterior's.
     off = (np.asarray(fit.approximation.location(fit.params)) - optimum.mean) / best(rows, independent=False).sd
@@ -118,7 +118,7 @@ def test_a_level_that_only_says_no(family):
 def test_where_all_rows_know_nothing_more_is_done_than_to_look():
     fit = isvi.fit(regression(), rows_of(silent=4_000) | {"y": rows_of(0)["y"]}, batch_size=200, progress=False)
     assert fit.status.kind == "converged"
-    assert "few rows" not in fit.status.message
+    assert "no parabola" not in fit.status.message
 
 
 def test_too_small_a_budget_is_said():
@@ -138,6 +138,6 @@ def test_nodes_that_do_not_come_to_rest_leave_q_where_it_was(monkeypatch: pytest
     monkeypatch.setattr(few_rows, "LEAST_STEPS", 1)
     monkeypatch.setattr(few_rows, "MOST_STEPS", 1)
     fit = isvi.fit(regression(), rows, batch_size=200, progress=False)
-    assert "did not come to rest; few rows know of level[5]" in fit.status.message
+    assert "did not come to rest; no parabola along level[5]" in fit.status.message
     for moment in (isvi.Fit.mean, isvi.Fit.sd):
         np.testing.assert_allclose(moment(fit)["level"], moment(before)["level"], rtol=1e-4)

@@ -75,9 +75,9 @@ def look_at_few_rows(setup: Setup, method: Method, outcome: Outcome, stopped: Ca
     if doubt is not None and not over:
         return False
     labels = setup.approximation.coordinates.labels()
-    few = f"few rows know of {some(labels, np.isin(np.arange(len(labels)), entries))}"
+    few = f"no parabola along {some(labels, np.isin(np.arange(len(labels)), entries))}"
     if doubt is None:
-        outcome.status = Status("converged", f"{PROMISES['converged']}; {few}, which were looked at more closely")
+        outcome.status = Status("converged", f"{PROMISES['converged']}; {few}, which took a closer look")
     else:
         outcome.status = Status("budget", f"{NOT_CONVERGED}: {doubt}; {few}")
     _put(setup, outcome, q)
