@@ -54,6 +54,17 @@ def test_with_several_mini_batches_single_ones_say_nothing():
     assert when is None
 
 
+def test_with_several_mini_batches_an_exponential_that_ran_away_is_a_crash():
+    """Already in the first pass, in which no mini-batch has been seen before; and squares of these are infinite."""
+    trust = Trust.start(jnp.zeros(()), 5, jnp.float32).approached(jnp.ones(()), jnp.float32(-2e4))
+    for batch in range(CRASH):
+        assert not trust.broken
+        trust = trust.observe(jnp.int32(batch), jnp.float32(-3e24), DIM)
+        trust = trust.judge(jnp.full((), 2.0), DIM, jnp.array(False))
+    assert trust.broken
+    assert trust.best == 1
+
+
 def test_precisions_change_less_with_few_pairs_or_in_a_small_region():
     trust = Trust.start(jnp.zeros(()), 1, jnp.float32)
     assert trust.limit(3.0, jnp.float32(5.0)) == pytest.approx(3.0)

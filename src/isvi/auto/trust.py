@@ -5,7 +5,8 @@ mini-batch noise cancels, so that a pass over the data shows whether the ELBO ro
 error. If it fell, the parameters go back to where they were best and steps become shorter; while it rises, they may
 become longer again. A q that ran away gives ELBOs that are wild as well as low, so that no mean of them is surely low.
 Where all data is one mini-batch, a few records in a row that are far below what was usual at the best parameters are
-enough; with several, each one's own ELBO changes by more than that at every step.
+enough. Several differ from each other, and have to be below by a million times what it was: in a first pass nothing
+else can be compared, and the squares of what an exponential then gives are infinite.
 """
 
 from typing import NamedTuple
@@ -25,6 +26,8 @@ SLOW_FALL = 0.1
 """... and one of this many when it ends, ..."""
 STANDARD_ERRORS = 3.0
 """... if it is this many standard errors from nothing."""
+WILD = 1e6
+"""With several mini-batches, a sudden fall is one by so many times the size that the ELBO has."""
 CRASH = 3
 """Records in a row that have lost as much as in a sudden fall are a crash."""
 MOSTLY, ENOUGH_RECORDS = 0.75, 10
@@ -133,10 +136,12 @@ class Trust(NamedTuple):
         difference = jnp.where(known, gain - self.mean, 0)
         mean = self.mean + difference / jnp.maximum(visits, 1)
         fall = (self.reference - elbo) / dim  # NaN, and so no fall, where nothing is known
+        several = self.elbos.shape[0] > 1
+        sudden = SUDDEN_FALL + (WILD * jnp.abs(self.reference) / dim if several else 0.0)
         return self._replace(
             elbos=self.elbos.at[batch].set(elbo),
             usual=self._usually(elbo),
-            fallen=jnp.where(fall > SUDDEN_FALL, self.fallen + 1, 0),
+            fallen=jnp.where(fall > sudden, self.fallen + 1, 0),
             lower=self.lower + (fall > SLOW_FALL),
             compared=self.compared + jnp.isfinite(fall),
             visits=visits,
@@ -151,9 +156,10 @@ class Trust(NamedTuple):
         fall = -self.mean / dim
         too_much = (fall > SUDDEN_FALL) | (pass_ended & (fall > SLOW_FALL))
         worse = too_much & (self.visits > 2) & (self.mean < -STANDARD_ERRORS * error)
+        worse |= self.fallen >= CRASH
         if self.elbos.shape[0] == 1:
             mostly = (self.compared >= ENOUGH_RECORDS) & (self.lower > MOSTLY * self.compared)
-            worse |= (self.fallen >= CRASH) | (pass_ended & mostly)
+            worse |= pass_ended & mostly
         better = pass_ended & ~worse
         radius = jnp.where(worse, self.radius / 4, jnp.where(better, self.radius * 2, self.radius))
         ended = worse | better
